@@ -1,0 +1,426 @@
+#include "runtime/bind.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "runtime/backend.h"
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/tensor.h"
+
+/* ---- plan -------------------------------------------------------------------------------- */
+
+static ons_status plan_error(ons_error* error, const char* kernel_name, size_t index,
+                             const ons__parameter* parameter, const char* reason) {
+  return ons__error_set(error, ONS_STATUS_UNSUPPORTED, "kernel '%s', parameter %zu (%s): %s",
+                        kernel_name, index + 1, parameter->type, reason);
+}
+
+/* Vector types are aligned as a whole when their size is a power of two, up to 16 bytes. */
+static uint32_t element_alignment(DLDataType dtype) {
+  uint32_t lane = (dtype.bits + 7u) / 8u;
+  uint32_t total = (dtype.bits * (uint32_t)dtype.lanes + 7u) / 8u;
+  uint32_t alignment = (total & (total - 1)) == 0 ? total : lane;
+  if (dtype.code == kDLComplex) alignment = lane / 2;
+  if (alignment == 0 || (alignment & (alignment - 1)) != 0) return 1;
+  return alignment > 16 ? 16 : alignment;
+}
+
+static bool scalar_step(DLDataType dtype, ons__step* step) {
+  if (dtype.lanes != 1) return false;
+  switch (dtype.code) {
+    case kDLInt:
+      step->kind = ONS__STEP_INT;
+      if (dtype.bits > 64) return false;
+      step->low = dtype.bits == 64 ? INT64_MIN : -((int64_t)1 << (dtype.bits - 1));
+      step->high = -(step->low + 1);
+      return true;
+    case kDLUInt:
+      if (dtype.bits > 64) return false;
+      step->kind = dtype.bits == 64 ? ONS__STEP_UINT64 : ONS__STEP_INT;
+      step->high = dtype.bits == 64 ? 0 : ((int64_t)1 << dtype.bits) - 1;
+      return true;
+    case kDLBool:
+      step->kind = ONS__STEP_BOOL;
+      return true;
+    case kDLFloat:
+      step->kind = dtype.bits == 64   ? ONS__STEP_FLOAT64
+                   : dtype.bits == 32 ? ONS__STEP_FLOAT32
+                                      : ONS__STEP_FLOAT16;
+      return dtype.bits == 64 || dtype.bits == 32 || dtype.bits == 16;
+    case kDLBfloat:
+      step->kind = ONS__STEP_BFLOAT16;
+      return dtype.bits == 16;
+    default:
+      return false;
+  }
+}
+
+/* NULL, or why the parameter cannot be passed. */
+static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
+  step->is_const = parameter->is_const;
+  step->ndim = parameter->ndim;
+  step->index_bits = parameter->index_bits;
+  step->size_bytes = parameter->size_bytes;
+  switch (parameter->kind) {
+    case ONS_PARAMETER_POINTER:
+    case ONS_PARAMETER_VIEW:
+      step->kind =
+          parameter->kind == ONS_PARAMETER_VIEW ? ONS__STEP_VIEW : ONS__STEP_POINTER;
+      if (parameter->dtype.bits == 0) return NULL;
+      step->dtype = ons__dtype_word(parameter->dtype);
+      if (parameter->alternative.bits) {
+        step->alternative = ons__dtype_word(parameter->alternative);
+      }
+      step->align_mask = element_alignment(parameter->dtype) - 1;
+      return NULL;
+    case ONS_PARAMETER_SCALAR:
+      if (scalar_step(parameter->dtype, step)) return NULL;
+      step->kind = ONS__STEP_BYTES;
+      return NULL;
+    case ONS_PARAMETER_STRUCT:
+      step->kind = ONS__STEP_BYTES;
+      return parameter->size_bytes == 0 ? "nothing tells the size of this type" : NULL;
+    default:
+      return "unknown kind";
+  }
+}
+
+ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_name,
+                            const ons__signature* signature, ons__plan** out_plan,
+                            ons_error* error) {
+  assert(signature->count <= ONS__PARAMETERS_MAX);
+  ons__plan* plan =
+      ons__alloc(allocator, sizeof(*plan) + signature->count * sizeof(plan->steps[0]));
+  if (!plan) return ons__error_no_memory(error);
+  uint64_t offset = 0;
+  for (; plan->count < signature->count; ++plan->count) {
+    const ons__parameter* parameter = &signature->parameters[plan->count];
+    ons__step* step = &plan->steps[plan->count];
+    const char* reason = fill_step(parameter, step);
+    /* Slots of at least 8 bytes, so that every number is stored with one store. */
+    uint32_t alignment = parameter->align_bytes > 8 ? 16 : 8;
+    offset = (offset + alignment - 1) & ~(uint64_t)(alignment - 1);
+    if (!reason && parameter->align_bytes > 16) reason = "its alignment is above 16 bytes";
+    if (!reason && offset + step->size_bytes + 8 > ONS__BLOCK_BYTES_MAX) {
+      reason = "the parameters take more than 4096 bytes";
+    }
+    if (reason) {
+      ons_status status = plan_error(error, kernel_name, plan->count, parameter, reason);
+      ons__free(allocator, plan);
+      return status;
+    }
+    step->offset = (uint32_t)offset;
+    offset += step->size_bytes > 8 ? step->size_bytes : 8;
+  }
+  *out_plan = plan;
+  return ONS_STATUS_OK;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------- */
+
+/* Memory that is not the device's own but that its kernels may use. */
+static bool is_usable(const DLTensor* tensor, ons__device* device) {
+  int type = (int)tensor->device.device_type;
+  if (device->device.device_type == kDLCPU) return type == kDLCUDAHost;
+  if (type == kDLCUDAManaged || type == kDLCUDAHost) return true;
+  /* Some producers call their pinned memory plain CPU memory. */
+  const ons__backend_ops* ops = device->backend->ops;
+  return type == kDLCPU && ops->host_pointer_usable && tensor->data &&
+         ops->host_pointer_usable(device, tensor->data);
+}
+
+static ons__refusal check_order(const ons_arg* arg, const ons__step* step,
+                                const ons__device* device) {
+  if (device->device.device_type == kDLCPU) return ONS__ACCEPTED;
+  int type = (int)arg->value.tensor->device.device_type;
+  if (type != kDLCUDA && type != kDLCUDAManaged) return ONS__ACCEPTED;
+  if (arg->flags & (ONS_ARG_STREAM_KNOWN | ONS_ARG_OUTPUT)) return ONS__ACCEPTED;
+  if (!(arg->flags & ONS_ARG_ORDERED)) return ONS__REFUSED_BEFORE;
+  return step->is_const ? ONS__ACCEPTED : ONS__REFUSED_AFTER;
+}
+
+static ons__refusal check_writable(const ons_arg* arg, const ons__step* step) {
+  if (step->is_const) return ONS__ACCEPTED;
+  if ((arg->flags & (ONS_ARG_READ_ONLY | ONS_ARG_OUTPUT)) == ONS_ARG_READ_ONLY) {
+    return ONS__REFUSED_READ_ONLY;
+  }
+  return arg->flags & ONS_ARG_REQUIRES_GRAD ? ONS__REFUSED_GRAD : ONS__ACCEPTED;
+}
+
+/* What pointers and views have in common; gives the address of element 0. */
+static ons__refusal check_tensor(const ons_arg* arg, const ons__step* step,
+                                 ons__device* device, char** out_data) {
+  if (arg->kind != ONS_ARG_TENSOR) return ONS__REFUSED_NEEDS_TENSOR;
+  const DLTensor* tensor = arg->value.tensor;
+  if (!tensor || tensor->ndim < 0 || (tensor->ndim > 0 && !tensor->shape)) {
+    return ONS__REFUSED_MALFORMED;
+  }
+  uint32_t dtype = ons__dtype_word(tensor->dtype);
+  if (step->dtype != 0 && dtype != step->dtype && dtype != step->alternative) {
+    return ONS__REFUSED_DTYPE;
+  }
+  if ((tensor->device.device_type != device->device.device_type ||
+       tensor->device.device_id != device->device.device_id) &&
+      !is_usable(tensor, device)) {
+    return ONS__REFUSED_DEVICE;
+  }
+  ons__refusal refusal = check_writable(arg, step);
+  if (!refusal) refusal = check_order(arg, step, device);
+  if (refusal) return refusal;
+  char* data = (char*)tensor->data + tensor->byte_offset;
+  if (!tensor->data || ((uintptr_t)data & step->align_mask) != 0) {
+    if (!ons__tensor_is_empty(tensor)) {
+      return tensor->data ? ONS__REFUSED_ALIGNMENT : ONS__REFUSED_NO_DATA;
+    }
+  }
+  *out_data = tensor->data ? data : NULL;
+  return ONS__ACCEPTED;
+}
+
+static ons__refusal bind_pointer(const ons_arg* arg, const ons__step* step,
+                                 ons__device* device, unsigned char* slot) {
+  char* data = NULL;
+  if (arg->kind != ONS_ARG_NULL) {
+    ons__refusal refusal = check_tensor(arg, step, device, &data);
+    if (refusal) return refusal;
+    if (!ons__tensor_is_dense(arg->value.tensor)) return ONS__REFUSED_LAYOUT;
+  }
+  memcpy(slot, &data, sizeof(data));
+  return ONS__ACCEPTED;
+}
+
+/* With 32-bit indices every offset that the kernel can compute must fit. */
+static bool fits_index32(const DLTensor* tensor) {
+  if (ons__tensor_is_empty(tensor)) {
+    for (int32_t i = 0; i < tensor->ndim; ++i) {
+      if (tensor->shape[i] > INT32_MAX || tensor->shape[i] < 0) return false;
+    }
+    return true;
+  }
+  uint64_t reach = 0;
+  for (int32_t i = 0; i < tensor->ndim; ++i) {
+    int64_t size = tensor->shape[i];
+    int64_t stride = ons__tensor_stride(tensor, i);
+    if (size < 0 || size > INT32_MAX || stride > INT32_MAX || stride < -INT32_MAX) {
+      return false;
+    }
+    reach += (uint64_t)(size - 1) * (uint64_t)(stride < 0 ? -stride : stride);
+    if (reach > INT32_MAX) return false;
+  }
+  return true;
+}
+
+/* The layout of ons::view: data, then all sizes, then all strides. */
+static ons__refusal bind_view(const ons_arg* arg, const ons__step* step, ons__device* device,
+                              unsigned char* slot) {
+  char* data = NULL;
+  ons__refusal refusal = check_tensor(arg, step, device, &data);
+  if (refusal) return refusal;
+  const DLTensor* tensor = arg->value.tensor;
+  if (tensor->ndim != step->ndim) return ONS__REFUSED_RANK;
+  if (!step->is_const && ons__tensor_is_broadcast(tensor)) return ONS__REFUSED_BROADCAST;
+  if (step->index_bits == 32 && !fits_index32(tensor)) return ONS__REFUSED_INDEX;
+  memcpy(slot, &data, sizeof(data));
+  slot += sizeof(data);
+  for (int32_t i = 0; i < 2 * tensor->ndim; ++i) {
+    int64_t value = i < tensor->ndim ? tensor->shape[i]
+                                     : ons__tensor_stride(tensor, i - tensor->ndim);
+    if (step->index_bits == 32) {
+      int32_t narrow = (int32_t)value;
+      memcpy(slot, &narrow, sizeof(narrow));
+      slot += sizeof(narrow);
+    } else {
+      memcpy(slot, &value, sizeof(value));
+      slot += sizeof(value);
+    }
+  }
+  return ONS__ACCEPTED;
+}
+
+/* ---- numbers ----------------------------------------------------------------------------- */
+
+static ons__refusal bind_int(const ons_arg* arg, const ons__step* step, unsigned char* slot) {
+  switch (arg->kind) {
+    case ONS_ARG_INT:
+    case ONS_ARG_BOOL:
+      if (arg->value.i < step->low || arg->value.i > step->high) return ONS__REFUSED_RANGE;
+      memcpy(slot, &arg->value.i, sizeof(int64_t)); /* little-endian: the low bytes are first */
+      return ONS__ACCEPTED;
+    case ONS_ARG_UINT:
+      return ONS__REFUSED_RANGE;
+    case ONS_ARG_FLOAT:
+      return ONS__REFUSED_FRACTION;
+    default:
+      return ONS__REFUSED_NEEDS_NUMBER;
+  }
+}
+
+static ons__refusal bind_uint64(const ons_arg* arg, unsigned char* slot) {
+  switch (arg->kind) {
+    case ONS_ARG_INT:
+    case ONS_ARG_BOOL:
+      if (arg->value.i < 0) return ONS__REFUSED_RANGE;
+      memcpy(slot, &arg->value.i, sizeof(int64_t));
+      return ONS__ACCEPTED;
+    case ONS_ARG_UINT:
+      memcpy(slot, &arg->value.u, sizeof(uint64_t));
+      return ONS__ACCEPTED;
+    case ONS_ARG_FLOAT:
+      return ONS__REFUSED_FRACTION;
+    default:
+      return ONS__REFUSED_NEEDS_NUMBER;
+  }
+}
+
+static ons__refusal bind_bool(const ons_arg* arg, unsigned char* slot) {
+  if (arg->kind != ONS_ARG_BOOL && arg->kind != ONS_ARG_INT) {
+    return arg->kind == ONS_ARG_FLOAT || arg->kind == ONS_ARG_UINT ? ONS__REFUSED_BOOL
+                                                                   : ONS__REFUSED_NEEDS_NUMBER;
+  }
+  if (arg->value.i != 0 && arg->value.i != 1) return ONS__REFUSED_BOOL;
+  slot[0] = (unsigned char)arg->value.i;
+  return ONS__ACCEPTED;
+}
+
+/* Rounds to nearest, ties to even, keeping the upper `keep` bits of a 32-bit pattern. */
+static uint32_t round_bits(uint32_t bits, unsigned drop) {
+  uint32_t odd = (bits >> drop) & 1u;
+  return (bits + ((1u << (drop - 1)) - 1u) + odd) >> drop;
+}
+
+/* A double goes to 16 bits through float: round to odd first, so that rounding twice equals rounding
+ * once. */
+static uint32_t float_bits_to_odd(double value) {
+  float narrow = (float)value;
+  uint32_t bits;
+  memcpy(&bits, &narrow, sizeof(bits));
+  if ((double)narrow != value && isfinite(value) && isfinite(narrow)) {
+    bool above = fabs((double)narrow) > fabs(value);
+    if (above) --bits; /* towards zero; the sign bit is out of reach */
+    bits |= 1u;
+  }
+  return bits;
+}
+
+static uint16_t to_bfloat16(double value) {
+  uint32_t bits = float_bits_to_odd(value);
+  if (isnan(value)) return (uint16_t)((bits >> 16) | 0x40u);
+  return (uint16_t)round_bits(bits, 16);
+}
+
+static uint16_t to_float16(double value) {
+  uint32_t bits = float_bits_to_odd(value);
+  uint16_t sign = (uint16_t)((bits >> 16) & 0x8000u);
+  uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
+  if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u); /* 65536 and above */
+  if (magnitude >= 0x38800000u) {                                  /* normal: 2^-14 and above */
+    return (uint16_t)(sign | round_bits(magnitude - 0x38000000u, 13));
+  }
+  unsigned exponent = magnitude >> 23;
+  if (exponent < 102) return sign; /* below half of the smallest subnormal */
+  uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
+  unsigned drop = 126 - exponent;
+  uint32_t sticky = (mantissa & ((1u << (drop - 1)) - 1u)) != 0;
+  uint32_t half = (mantissa >> (drop - 1)) & 1u;
+  uint32_t kept = mantissa >> drop;
+  return (uint16_t)(sign | (kept + (half & (sticky | (kept & 1u)))));
+}
+
+static bool number_value(const ons_arg* arg, double* out_value) {
+  switch (arg->kind) {
+    case ONS_ARG_FLOAT:
+      *out_value = arg->value.f;
+      return true;
+    case ONS_ARG_INT:
+    case ONS_ARG_BOOL:
+      *out_value = (double)arg->value.i;
+      return true;
+    case ONS_ARG_UINT:
+      *out_value = (double)arg->value.u;
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* A finite number that would become infinite does not fit. */
+static ons__refusal bind_float(const ons_arg* arg, const ons__step* step,
+                               unsigned char* slot) {
+  double value;
+  if (!number_value(arg, &value)) return ONS__REFUSED_NEEDS_NUMBER;
+  float narrow;
+  uint16_t bits;
+  switch (step->kind) {
+    case ONS__STEP_FLOAT64:
+      memcpy(slot, &value, sizeof(value));
+      return ONS__ACCEPTED;
+    case ONS__STEP_FLOAT32:
+      narrow = (float)value;
+      if (isinf(narrow) && !isinf(value)) return ONS__REFUSED_RANGE;
+      memcpy(slot, &narrow, sizeof(narrow));
+      return ONS__ACCEPTED;
+    case ONS__STEP_FLOAT16:
+      bits = to_float16(value);
+      if ((bits & 0x7fffu) == 0x7c00u && !isinf(value)) return ONS__REFUSED_RANGE;
+      memcpy(slot, &bits, sizeof(bits));
+      return ONS__ACCEPTED;
+    default:
+      bits = to_bfloat16(value);
+      if ((bits & 0x7fffu) == 0x7f80u && !isinf(value)) return ONS__REFUSED_RANGE;
+      memcpy(slot, &bits, sizeof(bits));
+      return ONS__ACCEPTED;
+  }
+}
+
+static ons__refusal bind_bytes(const ons_arg* arg, const ons__step* step,
+                               unsigned char* slot) {
+  if (arg->kind != ONS_ARG_BYTES) return ONS__REFUSED_NEEDS_BYTES;
+  if (arg->size_bytes != step->size_bytes) return ONS__REFUSED_SIZE;
+  if (!arg->value.bytes) return ONS__REFUSED_MALFORMED;
+  memcpy(slot, arg->value.bytes, arg->size_bytes);
+  return ONS__ACCEPTED;
+}
+
+/* ---- the loop ---------------------------------------------------------------------------- */
+
+static ons__refusal bind_one(const ons_arg* arg, const ons__step* step, ons__device* device,
+                             unsigned char* slot) {
+  switch (step->kind) {
+    case ONS__STEP_POINTER:
+      return bind_pointer(arg, step, device, slot);
+    case ONS__STEP_VIEW:
+      return bind_view(arg, step, device, slot);
+    case ONS__STEP_INT:
+      return arg->kind == ONS_ARG_BYTES ? bind_bytes(arg, step, slot)
+                                        : bind_int(arg, step, slot);
+    case ONS__STEP_UINT64:
+      return arg->kind == ONS_ARG_BYTES ? bind_bytes(arg, step, slot)
+                                        : bind_uint64(arg, slot);
+    case ONS__STEP_BOOL:
+      return bind_bool(arg, slot);
+    case ONS__STEP_BYTES:
+      return bind_bytes(arg, step, slot);
+    default:
+      return arg->kind == ONS_ARG_BYTES ? bind_bytes(arg, step, slot)
+                                        : bind_float(arg, step, slot);
+  }
+}
+
+ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, ons__device* device,
+                       ons__block* out_block, size_t* out_index) {
+  for (size_t i = 0; i < plan->count; ++i) {
+    const ons__step* step = &plan->steps[i];
+    unsigned char* slot = out_block->bytes + step->offset;
+    ons__refusal refusal = bind_one(&args[i], step, device, slot);
+    if (refusal) {
+      *out_index = i;
+      return refusal;
+    }
+    out_block->parameters[i] = slot;
+  }
+  return ONS__ACCEPTED;
+}

@@ -1,0 +1,106 @@
+/* Arguments against a signature: the checks, and the parameter block.
+ *
+ * A plan is made once per kernel and device; binding runs through its steps, one per argument,
+ * without allocating and without looking anything up. Text is made only for a refusal. */
+#ifndef ONS_RUNTIME_BIND_H_
+#define ONS_RUNTIME_BIND_H_
+
+#include <onstream/launch.h>
+#include <stdalign.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "runtime/signature.h"
+
+enum {
+  ONS__PARAMETERS_MAX = 256,
+  ONS__BLOCK_BYTES_MAX = 8192 /* 4096 is what every CUDA version takes; the slots are padded */
+};
+
+typedef enum ons__step_kind {
+  ONS__STEP_POINTER,
+  ONS__STEP_VIEW,
+  ONS__STEP_INT,  /* integers: `low` and `high` are the range */
+  ONS__STEP_UINT64,
+  ONS__STEP_BOOL,
+  ONS__STEP_FLOAT64,
+  ONS__STEP_FLOAT32,
+  ONS__STEP_FLOAT16,
+  ONS__STEP_BFLOAT16,
+  ONS__STEP_BYTES
+} ons__step_kind;
+
+typedef struct ons__step {
+  uint8_t kind;       /* ons__step_kind */
+  uint8_t is_const;   /* pointers and views */
+  uint8_t ndim;       /* views */
+  uint8_t index_bits; /* views */
+  uint32_t dtype;       /* ons__dtype_word; 0: any */
+  uint32_t alternative; /* 0: none */
+  uint32_t align_mask;  /* of the data pointer */
+  uint32_t offset;      /* in the block */
+  uint32_t size_bytes;
+  int64_t low; /* ONS__STEP_INT */
+  int64_t high;
+} ons__step;
+
+typedef struct ons__plan {
+  size_t count;
+  ons__step steps[];
+} ons__plan;
+
+/* The bound parameters of one launch; lives on the stack. Not initialised: only what the steps
+ * write is used. */
+typedef struct ons__block {
+  void* parameters[ONS__PARAMETERS_MAX];
+  alignas(16) unsigned char bytes[ONS__BLOCK_BYTES_MAX];
+} ons__block;
+
+/* Why an argument is refused. */
+typedef enum ons__refusal {
+  ONS__ACCEPTED = 0,
+  ONS__REFUSED_NEEDS_TENSOR,
+  ONS__REFUSED_NEEDS_NUMBER,
+  ONS__REFUSED_NEEDS_BYTES,
+  ONS__REFUSED_DTYPE,
+  ONS__REFUSED_DEVICE,
+  ONS__REFUSED_READ_ONLY,
+  ONS__REFUSED_GRAD,
+  ONS__REFUSED_LAYOUT,
+  ONS__REFUSED_BROADCAST,
+  ONS__REFUSED_RANK,
+  ONS__REFUSED_INDEX,
+  ONS__REFUSED_ALIGNMENT,
+  ONS__REFUSED_NO_DATA,
+  ONS__REFUSED_MALFORMED,
+  ONS__REFUSED_RANGE,
+  ONS__REFUSED_FRACTION,
+  ONS__REFUSED_BOOL,
+  ONS__REFUSED_SIZE,
+  ONS__REFUSED_BEFORE, /* nothing orders the launch after the tensor's producer */
+  ONS__REFUSED_AFTER   /* nothing orders the producer after the launch */
+} ons__refusal;
+
+/* The caller frees |out_plan| with ons__free. UNSUPPORTED for parameters that cannot be passed. */
+ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_name,
+                            const ons__signature* signature, ons__plan** out_plan,
+                            ons_error* error);
+
+struct ons__device;
+struct ons__bound;
+
+/* Checks `plan->count` arguments and fills the block. On a refusal returns the reason with
+ * |out_index| set; nothing else is then of use. */
+ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, struct ons__device* device,
+                       ons__block* out_block, size_t* out_index);
+
+/* The message and status for a refusal. */
+ons_status ons__bind_explain(const ons_kernel* kernel, const struct ons__bound* bound,
+                             ons__refusal refusal, const ons_arg* args, size_t index,
+                             ons_error* error);
+
+/* Too few or too many arguments. */
+ons_status ons__bind_explain_count(const ons_kernel* kernel, const struct ons__bound* bound,
+                                   size_t arg_count, ons_error* error);
+
+#endif /* ONS_RUNTIME_BIND_H_ */

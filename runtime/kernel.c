@@ -1,0 +1,306 @@
+#include "runtime/kernel.h"
+
+#include <string.h>
+
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/base/string.h"
+#include "runtime/module.h"
+
+static const ons_allocator* allocator_of(const ons_kernel* kernel) {
+  return kernel->module->runtime->settings.allocator;
+}
+
+/* ---- life -------------------------------------------------------------------------------- */
+
+ons_kernel* ons__kernel_create(ons_module* module, const char* name,
+                               const ons__scanned_kernel* scanned) {
+  const ons_allocator* allocator = module->runtime->settings.allocator;
+  ons_kernel* kernel = ons__alloc(allocator, sizeof(*kernel));
+  if (!kernel) return NULL;
+  kernel->name = ons__strdup(allocator, name);
+  if (!kernel->name) {
+    ons__free(allocator, kernel);
+    return NULL;
+  }
+  atomic_init(&kernel->reference_count, 1);
+  ons__mutex_init(&kernel->mutex);
+  ons_module_retain(module);
+  kernel->module = module;
+  kernel->scanned = scanned;
+  return kernel;
+}
+
+static void bound_destroy(const ons_allocator* allocator, ons__bound* bound) {
+  if (!bound) return;
+  ons__loaded_release(bound->loaded);
+  ons__signature_destroy(bound->signature);
+  ons__free(allocator, bound->plan);
+  ons__free(allocator, bound->text);
+  ons__free(allocator, bound);
+}
+
+static void destroy(ons_kernel* kernel) {
+  ons_module* module = kernel->module;
+  const ons_allocator* allocator = allocator_of(kernel);
+  for (int slot = 0; slot < ONS__SLOT_COUNT; ++slot) {
+    bound_destroy(allocator, atomic_load(&kernel->bound[slot]));
+  }
+  ons__mutex_destroy(&kernel->mutex);
+  ons__free(allocator, kernel->name);
+  ons__free(allocator, kernel);
+  ons_module_release(module);
+}
+
+void ons_kernel_retain(ons_kernel* kernel) {
+  if (kernel) atomic_fetch_add_explicit(&kernel->reference_count, 1, memory_order_relaxed);
+}
+
+void ons_kernel_release(ons_kernel* kernel) {
+  if (!kernel) return;
+  if (atomic_fetch_sub_explicit(&kernel->reference_count, 1, memory_order_acq_rel) == 1) {
+    destroy(kernel);
+  }
+}
+
+/* ---- binding to a device ----------------------------------------------------------------- */
+
+const char* ons__kernel_parameter_name(const ons_kernel* kernel, size_t index, size_t count) {
+  const ons__scanned_kernel* scanned = kernel->scanned;
+  if (!scanned || scanned->is_overloaded || scanned->parameter_count != count) return NULL;
+  return scanned->parameter_names[index];
+}
+
+static char* signature_text(const ons_kernel* kernel, const ons__signature* signature) {
+  ons__string text;
+  ons__string_init(&text, allocator_of(kernel));
+  ons__string_appendf(&text, "%s(", kernel->name);
+  for (size_t i = 0; i < signature->count; ++i) {
+    const char* name = ons__kernel_parameter_name(kernel, i, signature->count);
+    ons__string_appendf(&text, "%s%s%s%s", i ? ", " : "", signature->parameters[i].type,
+                        name ? " " : "", name ? name : "");
+  }
+  ons__string_append(&text, ")");
+  return ons__string_take(&text);
+}
+
+/* The compiler's name for a type and the driver's size of it must agree. */
+static ons_status reconcile_sizes(const ons_kernel* kernel, ons__signature* signature,
+                                  const uint32_t* sizes, ons_error* error) {
+  for (size_t i = 0; i < signature->count; ++i) {
+    ons__parameter* parameter = &signature->parameters[i];
+    if (parameter->size_bytes == 0) {
+      parameter->size_bytes = sizes[i];
+    } else if (sizes[i] != 0 && sizes[i] != parameter->size_bytes) {
+      return ons__error_set(error, ONS_STATUS_INTERNAL,
+                            "kernel '%s': parameter %zu (%s) has %u bytes on the device, "
+                            "but its type has %u",
+                            kernel->name, i + 1, parameter->type, sizes[i],
+                            parameter->size_bytes);
+    }
+  }
+  return ONS_STATUS_OK;
+}
+
+static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* entry,
+                                ons__bound* bound, ons_error* error) {
+  const ons_allocator* allocator = allocator_of(kernel);
+  ons_status status =
+      ons__signature_parse(allocator, entry->signature, &bound->signature, error);
+  if (status) {
+    ons__error_prefix(error, "kernel '%s'", kernel->name);
+    return status;
+  }
+  size_t count = bound->signature->count;
+  if (count > ONS__PARAMETERS_MAX) {
+    return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                          "kernel '%s' has %zu parameters; at most %d are supported",
+                          kernel->name, count, ONS__PARAMETERS_MAX);
+  }
+  uint32_t sizes[ONS__PARAMETERS_MAX] = {0};
+  status = bound->ops->function(bound->loaded->binary, entry->lowered, &bound->function, sizes,
+                                count, error);
+  if (!status) status = reconcile_sizes(kernel, bound->signature, sizes, error);
+  if (!status) {
+    status = ons__plan_create(allocator, kernel->name, bound->signature, &bound->plan, error);
+  }
+  if (status) return status;
+  uint32_t own_limit = bound->function.attributes.max_threads_per_block;
+  bound->threads_max = bound->device->limits.threads_per_block;
+  if (own_limit != 0 && own_limit < bound->threads_max) bound->threads_max = own_limit;
+  bound->text = signature_text(kernel, bound->signature);
+  return bound->text ? ONS_STATUS_OK : ons__error_no_memory(error);
+}
+
+/* The image that has the kernel: that of all plain kernels, or one of its own. */
+static ons_status find_program(ons_kernel* kernel, ons__device_entry* entry, int slot,
+                               const ons__image** out_image, ons__loaded** out_loaded,
+                               ons_blob** out_log, ons_error* error) {
+  ons_module* module = kernel->module;
+  const ons__scanned_kernel* scanned = kernel->scanned;
+  bool is_plain = scanned && !scanned->is_template && !scanned->is_overloaded;
+  if (is_plain) {
+    ons_status status = ons__program_load(module->plain, entry, slot, out_image, out_loaded,
+                                          out_log, error);
+    if (status || ons__image_find(*out_image, kernel->name)) return status;
+    /* The scan was wrong about it: let the compiler say why. */
+  }
+  if (out_log) {
+    ons_blob_release(*out_log);
+    *out_log = NULL;
+  }
+  ons__program* program = ons__module_program(module, kernel->name);
+  if (!program) return ons__error_no_memory(error);
+  return ons__program_load(program, entry, slot, out_image, out_loaded, out_log, error);
+}
+
+static ons_status bind(ons_kernel* kernel, DLDevice device, int slot, ons__bound** out_bound,
+                       ons_blob** out_log, ons_error* error) {
+  ons__device_entry* entry = NULL;
+  ons_status status = ons__runtime_device(kernel->module->runtime, device, &entry, error);
+  if (status) return status;
+  const ons__image* image = NULL;
+  ons__loaded* loaded = NULL;
+  status = find_program(kernel, entry, slot, &image, &loaded, out_log, error);
+  if (status) return status;
+  const ons__image_kernel* image_kernel = ons__image_find(image, kernel->name);
+  if (!image_kernel) {
+    return ons__error_set(error, ONS_STATUS_INTERNAL,
+                          "the image of %s has no kernel '%s' although it was compiled",
+                          kernel->module->name, kernel->name);
+  }
+  const ons_allocator* allocator = allocator_of(kernel);
+  ons__bound* bound = ons__alloc(allocator, sizeof(*bound));
+  if (!bound) return ons__error_no_memory(error);
+  bound->entry = entry;
+  bound->device = entry->device;
+  bound->ops = entry->device->backend->ops;
+  bound->loaded = loaded;
+  ons__loaded_retain(loaded);
+  status = bind_function(kernel, image_kernel, bound, error);
+  if (status) {
+    bound_destroy(allocator, bound);
+    return status;
+  }
+  *out_bound = bound;
+  return ONS_STATUS_OK;
+}
+
+ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
+                            ons__bound** out_bound, ons_blob** out_log, ons_error* error) {
+  ons_status status = ONS_STATUS_OK;
+  ons__mutex_lock(&kernel->mutex);
+  ons__bound* bound = atomic_load_explicit(&kernel->bound[slot], memory_order_relaxed);
+  if (!bound) {
+    status = bind(kernel, device, slot, &bound, out_log, error);
+    if (!status) {
+      if (!atomic_load_explicit(&kernel->first_bound, memory_order_relaxed)) {
+        atomic_store_explicit(&kernel->first_bound, bound, memory_order_release);
+      }
+      atomic_store_explicit(&kernel->bound[slot], bound, memory_order_release);
+    }
+  }
+  ons__mutex_unlock(&kernel->mutex);
+  *out_bound = bound;
+  return status;
+}
+
+/* Prepares for `device`: the slow entry that the public functions share. */
+static ons_status prepare(ons_kernel* kernel, DLDevice device, ons__bound** out_bound,
+                          ons_blob** out_log, ons_error* error) {
+  if (!kernel) return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "kernel is NULL");
+  int slot = ons__device_slot(device);
+  if (slot < 0) {
+    return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                          "kernel '%s': no backend for device type %d, id %d", kernel->name,
+                          (int)device.device_type, (int)device.device_id);
+  }
+  return ons__kernel_bind(kernel, device, slot, out_bound, out_log, error);
+}
+
+ons_status ons_kernel_prepare(ons_kernel* kernel, DLDevice device, ons_blob** out_log,
+                              ons_error* error) {
+  if (out_log) *out_log = NULL;
+  ons__bound* bound = NULL;
+  return prepare(kernel, device, &bound, out_log, error);
+}
+
+/* ---- introspection ----------------------------------------------------------------------- */
+
+const char* ons_kernel_name(const ons_kernel* kernel) { return kernel ? kernel->name : ""; }
+
+static const ons__bound* first_bound(const ons_kernel* kernel) {
+  return atomic_load_explicit(&kernel->first_bound, memory_order_acquire);
+}
+
+static ons_status not_ready(const ons_kernel* kernel, ons_error* error) {
+  return ons__error_set(error, ONS_STATUS_NOT_READY,
+                        "kernel '%s' has not been prepared on any device yet", kernel->name);
+}
+
+const char* ons_kernel_signature(const ons_kernel* kernel) {
+  const ons__bound* bound = kernel ? first_bound(kernel) : NULL;
+  return bound ? bound->text : NULL;
+}
+
+ons_status ons_kernel_parameter_count(const ons_kernel* kernel, size_t* out_count,
+                                      ons_error* error) {
+  if (!kernel || !out_count) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "kernel or out_count is NULL");
+  }
+  const ons__bound* bound = first_bound(kernel);
+  *out_count = bound ? bound->signature->count : 0;
+  return bound ? ONS_STATUS_OK : not_ready(kernel, error);
+}
+
+/* Versioned output: the caller's struct_size says how much of it there is. */
+static void copy_out(void* destination, uint32_t struct_size, const void* source,
+                     size_t source_bytes) {
+  memcpy(destination, source, struct_size < source_bytes ? struct_size : source_bytes);
+}
+
+ons_status ons_kernel_parameter(const ons_kernel* kernel, size_t index,
+                                ons_parameter* out_parameter, ons_error* error) {
+  if (!kernel || !out_parameter || out_parameter->struct_size < sizeof(uint32_t)) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "kernel or out_parameter is NULL, or its struct_size is not set");
+  }
+  const ons__bound* bound = first_bound(kernel);
+  if (!bound) return not_ready(kernel, error);
+  size_t count = bound->signature->count;
+  if (index >= count) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "kernel '%s' has %zu parameters, there is no index %zu",
+                          kernel->name, count, index);
+  }
+  const ons__parameter* parameter = &bound->signature->parameters[index];
+  const ons_parameter result = {
+      .struct_size = out_parameter->struct_size,
+      .kind = parameter->kind,
+      .dtype = parameter->dtype,
+      .ndim = parameter->ndim,
+      .is_const = parameter->is_const,
+      .size_bytes = parameter->size_bytes,
+      .index_bits = parameter->index_bits,
+      .name = ons__kernel_parameter_name(kernel, index, count),
+      .type = parameter->type,
+  };
+  copy_out(out_parameter, result.struct_size, &result, sizeof(result));
+  return ONS_STATUS_OK;
+}
+
+ons_status ons_kernel_get_attributes(ons_kernel* kernel, DLDevice device,
+                                     ons_kernel_attributes* out_attributes,
+                                     ons_error* error) {
+  if (!out_attributes || out_attributes->struct_size < sizeof(uint32_t)) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "out_attributes is NULL or its struct_size is not set");
+  }
+  ons__bound* bound = NULL;
+  ons_status status = prepare(kernel, device, &bound, NULL, error);
+  if (status) return status;
+  ons_kernel_attributes result = bound->function.attributes;
+  result.struct_size = out_attributes->struct_size;
+  copy_out(out_attributes, result.struct_size, &result, sizeof(result));
+  return ONS_STATUS_OK;
+}

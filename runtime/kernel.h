@@ -1,0 +1,48 @@
+/* The kernel object: a name in a module, and what it is bound to on each device. */
+#ifndef ONS_RUNTIME_KERNEL_H_
+#define ONS_RUNTIME_KERNEL_H_
+
+#include <onstream/launch.h>
+#include <stdatomic.h>
+
+#include "jit/source_scan.h"
+#include "runtime/bind.h"
+#include "runtime/program.h"
+#include "runtime/signature.h"
+
+/* A kernel on one device. Immutable once published; lives as long as the kernel. */
+typedef struct ons__bound {
+  ons__device_entry* entry;
+  ons__device* device;
+  const ons__backend_ops* ops;
+  ons__function function;
+  uint32_t threads_max; /* per block: the lesser of the device's and the function's limit */
+  ons__plan* plan;
+  ons__signature* signature;
+  char* text;          /* the signature for people */
+  ons__loaded* loaded; /* retained */
+  _Atomic uint64_t captured_id; /* the last capture that was made to keep `loaded`; 0: none */
+} ons__bound;
+
+struct ons_kernel {
+  atomic_size_t reference_count;
+  ons_module* module; /* retained */
+  char* name;
+  const ons__scanned_kernel* scanned; /* borrowed from the module; NULL if the scan missed it */
+  ons__mutex mutex;                   /* guards binding */
+  _Atomic(ons__bound*) first_bound;   /* what introspection answers from */
+  _Atomic(ons__bound*) bound[ONS__SLOT_COUNT];
+};
+
+/* NULL when out of memory. */
+ons_kernel* ons__kernel_create(ons_module* module, const char* name,
+                               const ons__scanned_kernel* scanned);
+
+/* Compiles, loads and binds for the device of `slot`. |out_bound| is borrowed. */
+ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
+                            ons__bound** out_bound, ons_blob** out_log, ons_error* error);
+
+/* The source's name of a parameter, or NULL. */
+const char* ons__kernel_parameter_name(const ons_kernel* kernel, size_t index, size_t count);
+
+#endif /* ONS_RUNTIME_KERNEL_H_ */

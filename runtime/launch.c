@@ -1,0 +1,249 @@
+#include <onstream/launch.h>
+#include <string.h>
+
+#include "runtime/base/error.h"
+#include "runtime/kernel.h"
+#include "runtime/module.h"
+#include "runtime/order.h"
+#include "runtime/retire.h"
+
+/* ---- the caller's structs ---------------------------------------------------------------- */
+
+/* The launch as this version knows it: the caller's own, or a copy filled up with zeros. */
+static const ons_launch* normalize(const ons_launch* launch, ons_launch* local) {
+  if (launch->struct_size == sizeof(*launch)) return launch;
+  size_t size = launch->struct_size < sizeof(*local) ? launch->struct_size : sizeof(*local);
+  memset(local, 0, sizeof(*local));
+  memcpy(local, launch, size);
+  local->struct_size = sizeof(*local);
+  return local;
+}
+
+static ons_status check_call(const ons_kernel* kernel, const ons_launch* launch,
+                             const ons_arg* args, size_t arg_count, ons_error* error) {
+  if (kernel && launch && (args || arg_count == 0) &&
+      launch->struct_size >= offsetof(ons_launch, stream)) {
+    return ONS_STATUS_OK;
+  }
+  return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                        "kernel, launch or args is NULL, or launch is not initialised with "
+                        "ONS_LAUNCH_INIT");
+}
+
+/* ---- configuration ----------------------------------------------------------------------- */
+
+static ons_status refuse_size(const ons_kernel* kernel, const char* what, char axis,
+                              uint32_t got, uint32_t limit, ons_error* error) {
+  const char text[] = {'.', axis, '\0'};
+  return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
+                        "kernel '%s': %s%s is %u, the device's limit is %u", kernel->name,
+                        what, axis ? text : "", got, limit);
+}
+
+static ons_status explain_config(const ons_kernel* kernel, const ons__bound* bound,
+                                 const ons_launch* launch, ons_error* error) {
+  const ons__device_limits* limits = &bound->device->limits;
+  for (int i = 0; i < 3; ++i) {
+    char axis = (char)('x' + i);
+    if (launch->grid[i] > limits->grid[i]) {
+      return refuse_size(kernel, "grid", axis, launch->grid[i], limits->grid[i], error);
+    }
+    if (launch->block[i] == 0) {
+      return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
+                            "kernel '%s': block.%c is 0; a block has at least one thread",
+                            kernel->name, axis);
+    }
+    if (launch->block[i] > limits->block[i]) {
+      return refuse_size(kernel, "block", axis, launch->block[i], limits->block[i], error);
+    }
+  }
+  uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
+  if (threads > limits->threads_per_block) {
+    return refuse_size(kernel, "the number of threads per block", '\0', threads,
+                       limits->threads_per_block, error);
+  }
+  if (threads > bound->threads_max) {
+    return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
+                          "kernel '%s': the number of threads per block is %u, but this kernel "
+                          "with its %u registers per thread and its launch bounds runs at most "
+                          "%u",
+                          kernel->name, threads, bound->function.attributes.register_count,
+                          bound->threads_max);
+  }
+  return refuse_size(kernel, "dynamic shared memory per block, in bytes,", '\0',
+                     launch->shared_bytes,
+                     bound->function.attributes.max_dynamic_shared_bytes, error);
+}
+
+static bool config_fits(const ons__bound* bound, const ons_launch* launch) {
+  const ons__device_limits* limits = &bound->device->limits;
+  const uint32_t* grid = launch->grid;
+  const uint32_t* block = launch->block;
+  if (grid[0] > limits->grid[0] || grid[1] > limits->grid[1] || grid[2] > limits->grid[2]) {
+    return false;
+  }
+  /* Each factor is bounded before they are multiplied. */
+  if (block[0] - 1 >= limits->block[0] || block[1] - 1 >= limits->block[1] ||
+      block[2] - 1 >= limits->block[2]) {
+    return false;
+  }
+  return (uint64_t)block[0] * block[1] * block[2] <= bound->threads_max &&
+         launch->shared_bytes <= bound->function.attributes.max_dynamic_shared_bytes;
+}
+
+/* ---- what lives on after the launch ------------------------------------------------------ */
+
+/* Whatever has to be kept alive, made ready before the launch so that little can fail after it. */
+typedef struct keeping {
+  ons__capture_info capture;
+  ons__retired* retired;
+} keeping;
+
+static ons_status keep_prepare(ons__bound* bound, const ons_launch* launch,
+                               const ons__target* target, ons__capture_state state,
+                               keeping* out_keeping, ons_error* error) {
+  *out_keeping = (keeping){0};
+  if (state == ONS__CAPTURE_ACTIVE) {
+    ons_status status = bound->ops->capture_info(bound->device, target->stream,
+                                                 &out_keeping->capture, error);
+    if (status) return status;
+    /* Before the launch: a graph that keeps code it does not use does no harm. */
+    uint64_t id = out_keeping->capture.id;
+    if (atomic_load_explicit(&bound->captured_id, memory_order_relaxed) != id) {
+      status = ons__loaded_to_graph(bound->loaded, out_keeping->capture.graph, error);
+      if (status) return status;
+      atomic_store_explicit(&bound->captured_id, id, memory_order_relaxed);
+    }
+  }
+  if (launch->retained_count > 0) {
+    out_keeping->retired = ons__retire_reserve(&bound->entry->retire, launch->retained,
+                                               launch->retained_count, error);
+    if (!out_keeping->retired) return ONS_STATUS_OUT_OF_MEMORY;
+  }
+  return ONS_STATUS_OK;
+}
+
+static ons_status keep_commit(const ons_kernel* kernel, ons__bound* bound,
+                              const ons__target* target, const keeping* kept, ons_error* error) {
+  if (!kept->retired) return ONS_STATUS_OK;
+  ons__retire_list* list = &bound->entry->retire;
+  ons_status status;
+  if (kept->capture.state == ONS__CAPTURE_ACTIVE) {
+    status = ons__retire_to_graph(list, kept->retired, kept->capture.graph, error);
+  } else {
+    status = ons__retire_commit(list, kept->retired, target->stream, error);
+  }
+  if (status && error) {
+    ons__error_prefix(error, "kernel '%s' was launched, but what it uses is kept for ever",
+                      kernel->name);
+    error->launched = 1;
+  }
+  return status;
+}
+
+static void release_retained(const ons_launch* launch) {
+  for (size_t i = 0; i < launch->retained_count; ++i) {
+    launch->retained[i].release(launch->retained[i].object);
+  }
+}
+
+/* ---- launch ------------------------------------------------------------------------------ */
+
+/* Order, capture, keeping, and the driver; everything has been checked against the signature. */
+static ons_status enqueue(ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
+                          const ons_arg* args, size_t arg_count, const ons__target* target,
+                          const ons__block* block, ons_error* error) {
+  ons__device* device = bound->device;
+  ons__capture_state state = ONS__CAPTURE_NONE;
+  keeping kept = {0};
+  if (bound->ops->capture_state) {
+    ons_status status = ons__order_check(kernel, device, target, args, arg_count, error);
+    if (!status) {
+      status = ons__order_capture(kernel, device, target, args, arg_count, &state, error);
+    }
+    if (status) return status;
+  }
+  if (launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0) {
+    release_retained(launch);
+    return ONS_STATUS_OK;
+  }
+  if (state == ONS__CAPTURE_ACTIVE || launch->retained_count > 0) {
+    ons_status status = keep_prepare(bound, launch, target, state, &kept, error);
+    if (status) return status;
+  }
+  ons_status status = bound->ops->launch(device, &bound->function, launch, target->stream,
+                                         block->parameters, bound->plan->count, error);
+  if (status) {
+    ons__retire_cancel(&bound->entry->retire, kept.retired);
+    ons__error_prefix(error, "kernel '%s'", kernel->name);
+    return status;
+  }
+  return keep_commit(kernel, bound, target, &kept, error);
+}
+
+ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* launch,
+                             const ons_arg* args, size_t arg_count, ons_error* error) {
+  ons_status status = check_call(kernel, launch, args, arg_count, error);
+  if (status) return status;
+  ons_launch local;
+  launch = normalize(launch, &local);
+  ons__target target;
+  status = ons__order_target(kernel, launch, args, arg_count, &target, error);
+  if (status) return status;
+
+  ons__bound* bound =
+      atomic_load_explicit(&kernel->bound[target.slot], memory_order_acquire);
+  if (!bound) {
+    if (launch->flags & ONS_LAUNCH_NO_COMPILE) {
+      return ons__error_set(error, ONS_STATUS_NOT_READY,
+                            "kernel '%s' is not prepared on this device", kernel->name);
+    }
+    status = ons__kernel_bind(kernel, target.device, target.slot, &bound, NULL, error);
+    if (status) return status;
+  }
+
+  if (arg_count != bound->plan->count) {
+    return ons__bind_explain_count(kernel, bound, arg_count, error);
+  }
+  ons__block block;
+  size_t index = 0;
+  ons__refusal refusal = ons__bind(bound->plan, args, bound->device, &block, &index);
+  if (refusal) return ons__bind_explain(kernel, bound, refusal, args, index, error);
+  if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
+
+  ons__retire_poll(&bound->entry->retire);
+  return enqueue(kernel, bound, launch, args, arg_count, &target, &block, error);
+}
+
+ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
+                              const ons_arg* args, size_t arg_count,
+                              ons_launch_plan* out_plan, ons_error* error) {
+  ons_status status = check_call(kernel, launch, args, arg_count, error);
+  if (status) return status;
+  if (!out_plan || out_plan->struct_size < sizeof(*out_plan)) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "out_plan is NULL or its struct_size is not set");
+  }
+  ons_launch local;
+  launch = normalize(launch, &local);
+  ons__target target;
+  status = ons__order_target(kernel, launch, args, arg_count, &target, error);
+  if (status) return status;
+  ons__device_entry* entry = NULL;
+  status =
+      ons__runtime_device(kernel->module->runtime, target.device, &entry, error);
+  if (status) return status;
+  ons__capture_state state = ONS__CAPTURE_NONE;
+  if (entry->device->backend->ops->capture_state) {
+    status = ons__order_check(kernel, entry->device, &target, args, arg_count, error);
+    if (!status) {
+      status = ons__order_capture(kernel, entry->device, &target, args, arg_count, &state,
+                                  error);
+    }
+    if (status) return status;
+  }
+  out_plan->device = target.device;
+  out_plan->stream = target.stream;
+  out_plan->capture_state = state == ONS__CAPTURE_ACTIVE;
+  return ONS_STATUS_OK;
+}

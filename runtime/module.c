@@ -1,0 +1,317 @@
+#include "runtime/module.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/base/string.h"
+#include "runtime/kernel.h"
+
+/* ---- creation ---------------------------------------------------------------------------- */
+
+static void destroy(ons_module* module) {
+  if (!module) return;
+  ons_runtime* runtime = module->runtime;
+  const ons_allocator* allocator = runtime->settings.allocator;
+  while (module->programs) {
+    ons__program* next = module->programs->next;
+    ons__program_destroy(module->programs);
+    module->programs = next;
+  }
+  for (size_t i = 0; module->options && i < module->option_count; ++i) {
+    ons__free(allocator, module->options[i]);
+  }
+  for (size_t i = 0; module->headers && i < module->header_count; ++i) {
+    ons__free(allocator, (char*)module->headers[i].name);
+    ons__free(allocator, (char*)module->headers[i].content);
+  }
+  ons__free(allocator, module->options);
+  ons__free(allocator, module->headers);
+  ons__source_scan_clear(&module->scan);
+  ons__free(allocator, module->source);
+  ons__free(allocator, module->name);
+  ons__free(allocator, module->folder);
+  ons__mutex_destroy(&module->mutex);
+  ons__free(allocator, module);
+  ons_runtime_release(runtime);
+}
+
+static bool copy_options(ons_module* module, const ons_module_options* options) {
+  const ons_allocator* allocator = module->runtime->settings.allocator;
+  module->options = ons__alloc_array(allocator, options->option_count, sizeof(char*));
+  module->headers = ons__alloc_array(allocator, options->header_count, sizeof(ons_header));
+  if (!module->options || !module->headers) return false;
+  for (; module->option_count < options->option_count; ++module->option_count) {
+    char* copy = ons__strdup(allocator, options->options[module->option_count]);
+    if (!copy) return false;
+    module->options[module->option_count] = copy;
+  }
+  for (; module->header_count < options->header_count; ++module->header_count) {
+    const ons_header* header = &options->headers[module->header_count];
+    char* name = ons__strdup(allocator, header->name);
+    char* content = ons__strdup(allocator, header->content);
+    module->headers[module->header_count] = (ons_header){name, content};
+    if (!name || !content) {
+      ++module->header_count; /* so that destroy frees the half that is there */
+      return false;
+    }
+  }
+  return true;
+}
+
+static ons_status check_options(const ons_module_options* options, ons_error* error) {
+  if ((options->option_count > 0 && !options->options) ||
+      (options->header_count > 0 && !options->headers)) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "ons_module_options has a count without an array");
+  }
+  for (size_t i = 0; i < options->option_count; ++i) {
+    if (!options->options[i]) {
+      return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "options[%zu] is NULL", i);
+    }
+  }
+  for (size_t i = 0; i < options->header_count; ++i) {
+    if (!options->headers[i].name || !options->headers[i].content) {
+      return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                            "headers[%zu] has no name or no content", i);
+    }
+  }
+  return ONS_STATUS_OK;
+}
+
+/* One program for all kernels that their bare name denotes. */
+static ons__program* plain_program(ons_module* module) {
+  const ons_allocator* allocator = module->runtime->settings.allocator;
+  ons__kernel_name* names =
+      ons__alloc_array(allocator, module->scan.kernel_count, sizeof(*names));
+  if (!names) return NULL;
+  size_t count = 0;
+  for (size_t i = 0; i < module->scan.kernel_count; ++i) {
+    const ons__scanned_kernel* kernel = &module->scan.kernels[i];
+    if (kernel->is_template || kernel->is_overloaded) continue;
+    names[count++] = (ons__kernel_name){kernel->name, false};
+  }
+  ons__program* program = ons__program_create(module, names, count);
+  ons__free(allocator, names);
+  return program;
+}
+
+static ons_status create(ons_runtime* runtime, const char* source,
+                         const ons_module_options* options, const char* default_name,
+                         const char* folder, ons_module** out_module, ons_error* error) {
+  ons_module_options local = ONS_MODULE_OPTIONS_INIT;
+  if (options) {
+    size_t size = options->struct_size < sizeof(local) ? options->struct_size : sizeof(local);
+    if (size < sizeof(options->struct_size)) {
+      return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                            "ons_module_options.struct_size is %u: use "
+                            "ONS_MODULE_OPTIONS_INIT",
+                            (unsigned)options->struct_size);
+    }
+    memcpy(&local, options, size);
+  }
+  ons_status status = check_options(&local, error);
+  if (status) return status;
+  const ons_allocator* allocator = runtime->settings.allocator;
+  ons_module* module = ons__alloc(allocator, sizeof(*module));
+  if (!module) return ons__error_no_memory(error);
+  atomic_init(&module->reference_count, 1);
+  ons_runtime_retain(runtime);
+  module->runtime = runtime;
+  ons__mutex_init(&module->mutex);
+  module->source = ons__strdup(allocator, source);
+  module->name = ons__strdup(allocator, local.name ? local.name : default_name);
+  if (folder) module->folder = ons__strdup(allocator, folder);
+  if (!module->source || !module->name || (folder && !module->folder)) goto fail;
+  if (!copy_options(module, &local)) goto fail;
+  if (!ons__source_scan_run(allocator, module->source, &module->scan)) goto fail;
+  module->plain = plain_program(module);
+  if (!module->plain) goto fail;
+  module->programs = module->plain;
+  *out_module = module;
+  return ONS_STATUS_OK;
+fail:
+  destroy(module);
+  return ons__error_no_memory(error);
+}
+
+ons_status ons_module_create(ons_runtime* runtime, const char* source,
+                             const ons_module_options* options, ons_module** out_module,
+                             ons_error* error) {
+  if (out_module) *out_module = NULL;
+  if (!runtime || !source || !out_module) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "runtime, source or out_module is NULL");
+  }
+  return create(runtime, source, options, "kernel.cu", NULL, out_module, error);
+}
+
+static ons_status read_file(const ons_allocator* allocator, const char* path, char** out_text,
+                            ons_error* error) {
+  FILE* file = fopen(path, "rbe");
+  if (!file) {
+    return ons__error_set(error, errno == ENOENT ? ONS_STATUS_NOT_FOUND : ONS_STATUS_IO,
+                          "cannot open '%s': %s", path, strerror(errno));
+  }
+  ons__string text;
+  ons__string_init(&text, allocator);
+  char chunk[4096];
+  size_t length;
+  while ((length = fread(chunk, 1, sizeof(chunk), file)) > 0) {
+    ons__string_append_bytes(&text, chunk, length);
+  }
+  int failure = ferror(file) ? errno : 0;
+  fclose(file);
+  if (failure) {
+    ons__string_clear(&text);
+    return ons__error_set(error, ONS_STATUS_IO, "cannot read '%s': %s", path,
+                          strerror(failure));
+  }
+  if (text.length > 0 && memchr(text.data, '\0', text.length)) {
+    ons__string_clear(&text);
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "'%s' contains a NUL byte: it is not source text", path);
+  }
+  *out_text = ons__string_take(&text);
+  return *out_text ? ONS_STATUS_OK : ons__error_no_memory(error);
+}
+
+ons_status ons_module_create_from_file(ons_runtime* runtime, const char* path,
+                                       const ons_module_options* options,
+                                       ons_module** out_module, ons_error* error) {
+  if (out_module) *out_module = NULL;
+  if (!runtime || !path || !out_module) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "runtime, path or out_module is NULL");
+  }
+  const ons_allocator* allocator = runtime->settings.allocator;
+  char* source = NULL;
+  ons_status status = read_file(allocator, path, &source, error);
+  if (status) return status;
+  const char* slash = strrchr(path, '/');
+  size_t length = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
+  char* folder =
+      slash ? ons__strndup(allocator, path, length) : ons__strdup(allocator, ".");
+  if (folder) {
+    status = create(runtime, source, options, path, folder, out_module, error);
+  } else {
+    status = ons__error_no_memory(error);
+  }
+  ons__free(allocator, folder);
+  ons__free(allocator, source);
+  return status;
+}
+
+void ons_module_retain(ons_module* module) {
+  if (module) atomic_fetch_add_explicit(&module->reference_count, 1, memory_order_relaxed);
+}
+
+void ons_module_release(ons_module* module) {
+  if (!module) return;
+  if (atomic_fetch_sub_explicit(&module->reference_count, 1, memory_order_acq_rel) == 1) {
+    destroy(module);
+  }
+}
+
+/* ---- programs and kernels ---------------------------------------------------------------- */
+
+ons__program* ons__module_program(ons_module* module, const char* name) {
+  ons__mutex_lock(&module->mutex);
+  ons__program* program = module->programs;
+  while (program && (program == module->plain || strcmp(program->names[0].name, name) != 0)) {
+    program = program->next;
+  }
+  if (!program) {
+    const ons__kernel_name required = {name, true};
+    program = ons__program_create(module, &required, 1);
+    if (program) {
+      program->next = module->programs;
+      module->programs = program;
+    }
+  }
+  ons__mutex_unlock(&module->mutex);
+  return program;
+}
+
+ons_status ons_module_prepare(ons_module* module, DLDevice device, ons_blob** out_log,
+                              ons_error* error) {
+  if (out_log) *out_log = NULL;
+  if (!module) return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "module is NULL");
+  ons__device_entry* entry = NULL;
+  ons_status status = ons__runtime_device(module->runtime, device, &entry, error);
+  if (status) return status;
+  const ons__image* image = NULL;
+  ons__loaded* loaded = NULL;
+  return ons__program_load(module->plain, entry, ons__device_slot(device), &image, &loaded,
+                           out_log, error);
+}
+
+const char* ons_module_kernel_name(const ons_module* module, size_t index) {
+  if (!module || index >= module->scan.kernel_count) return NULL;
+  return module->scan.kernels[index].name;
+}
+
+const ons__scanned_kernel* ons__module_scanned(const ons_module* module, const char* name) {
+  size_t length = strcspn(name, "<");
+  while (length > 0 && name[length - 1] == ' ') --length;
+  for (size_t i = 0; i < module->scan.kernel_count; ++i) {
+    const ons__scanned_kernel* kernel = &module->scan.kernels[i];
+    if (strncmp(kernel->name, name, length) == 0 && kernel->name[length] == '\0') {
+      return kernel;
+    }
+  }
+  return NULL;
+}
+
+/* The last component of the qualified name, without template arguments. */
+static bool name_occurs(const ons_module* module, const char* name) {
+  size_t end = strcspn(name, "<");
+  while (end > 0 && name[end - 1] == ' ') --end;
+  size_t begin = end;
+  while (begin > 0 && name[begin - 1] != ':' && name[begin - 1] != ' ') --begin;
+  return end > begin && ons__source_has_identifier(module->source, name + begin, end - begin);
+}
+
+static ons_status unknown_kernel(const ons_module* module, const char* name,
+                                 ons_error* error) {
+  char list[512];
+  size_t used = 0;
+  list[0] = '\0';
+  for (size_t i = 0; i < module->scan.kernel_count && used < sizeof(list); ++i) {
+    const ons__scanned_kernel* kernel = &module->scan.kernels[i];
+    int written = snprintf(list + used, sizeof(list) - used, "%s%s%s", i ? ", " : "",
+                           kernel->name, kernel->is_template ? "<...>" : "");
+    if (written > 0) used += (size_t)written;
+  }
+  return ons__error_set(error, ONS_STATUS_NOT_FOUND,
+                        "no kernel '%.200s' in %.200s; its kernels: %s", name, module->name,
+                        module->scan.kernel_count ? list : "none were found");
+}
+
+ons_status ons_module_kernel(ons_module* module, const char* name, ons_kernel** out_kernel,
+                             ons_error* error) {
+  if (out_kernel) *out_kernel = NULL;
+  if (!module || !name || !out_kernel) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "module, name or out_kernel is NULL");
+  }
+  if (name[0] == '\0' || strpbrk(name, "\n\r\"'\\;{}#")) {
+    return ons__error_set(error, ONS_STATUS_NOT_FOUND,
+                          "'%.200s' is not a C++ name expression such as \"axpy\", "
+                          "\"ns::axpy\" or \"scale<float, 4>\"",
+                          name);
+  }
+  const ons__scanned_kernel* scanned = ons__module_scanned(module, name);
+  bool has_arguments = strchr(name, '<') != NULL;
+  if (!scanned && !name_occurs(module, name)) return unknown_kernel(module, name, error);
+  if (scanned && scanned->is_template && !has_arguments) {
+    return ons__error_set(error, ONS_STATUS_NOT_FOUND,
+                          "'%.200s' in %.200s is a template: ask for an instance, "
+                          "\"%.200s<...>\"",
+                          name, module->name, name);
+  }
+  *out_kernel = ons__kernel_create(module, name, scanned);
+  return *out_kernel ? ONS_STATUS_OK : ons__error_no_memory(error);
+}

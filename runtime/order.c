@@ -1,0 +1,116 @@
+#include "runtime/order.h"
+
+#include "runtime/base/error.h"
+#include "runtime/kernel.h"
+#include "runtime/tensor.h"
+
+static bool is_tensor(const ons_arg* arg) {
+  return (arg->kind == ONS_ARG_TENSOR || arg->kind == ONS_ARG_PENDING) && arg->value.tensor;
+}
+
+static ons_status unsupported_device(const ons_kernel* kernel, size_t index, DLDevice device,
+                                     ons_error* error) {
+  char text[64];
+  ons__device_text(device, text, sizeof(text));
+  return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                        "kernel '%s', argument %zu: its memory is on %s, and there is no backend "
+                        "for that",
+                        kernel->name, index + 1, text);
+}
+
+ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
+                             const ons_arg* args, size_t arg_count, ons__target* out_target,
+                             ons_error* error) {
+  ons__target target = {.device = {kDLCPU, 0}};
+  bool has_device = (launch->flags & ONS_LAUNCH_DEVICE) != 0;
+  bool has_stream = (launch->flags & ONS_LAUNCH_STREAM) != 0;
+  if (has_device) {
+    target.device = launch->device;
+    if (target.device.device_type == kDLCUDAManaged) target.device.device_type = kDLCUDA;
+  }
+  if (has_stream) target.stream = launch->stream;
+  for (size_t i = 0; i < arg_count && !(has_device && has_stream); ++i) {
+    const ons_arg* arg = &args[i];
+    if (!is_tensor(arg)) continue;
+    int type = (int)arg->value.tensor->device.device_type;
+    if (type == kDLCPU || type == kDLCUDAHost) continue;
+    if (!has_device) {
+      target.device = arg->value.tensor->device;
+      if (type == kDLCUDAManaged) target.device.device_type = kDLCUDA;
+      has_device = true;
+      if (ons__device_slot(target.device) < 0) {
+        return unsupported_device(kernel, i, target.device, error);
+      }
+    }
+    if (!has_stream && (arg->flags & ONS_ARG_STREAM_KNOWN)) {
+      target.stream = arg->stream;
+      has_stream = true;
+    }
+  }
+  target.slot = ons__device_slot(target.device);
+  if (target.slot < 0) {
+    return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                          "kernel '%s': no backend for device type %d, id %d", kernel->name,
+                          (int)target.device.device_type, (int)target.device.device_id);
+  }
+  *out_target = target;
+  return ONS_STATUS_OK;
+}
+
+static const char* name_of(const ons_kernel* kernel, size_t index, size_t count) {
+  const char* name = ons__kernel_parameter_name(kernel, index, count);
+  return name ? name : "unnamed";
+}
+
+ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
+                            const ons__target* target, const ons_arg* args, size_t arg_count,
+                            ons_error* error) {
+  const ons__backend_ops* ops = device->backend->ops;
+  for (size_t i = 0; i < arg_count; ++i) {
+    const ons_arg* arg = &args[i];
+    if (!(arg->flags & ONS_ARG_STREAM_KNOWN) || arg->stream == target->stream ||
+        !is_tensor(arg)) {
+      continue;
+    }
+    if (ops->stream_canonical(device, arg->stream) ==
+        ops->stream_canonical(device, target->stream)) {
+      continue;
+    }
+    return ons__error_set(
+        error, ONS_STATUS_ORDER,
+        "kernel '%s', argument %zu ('%s') is on stream %p, but the launch is on stream %p; this "
+        "version launches on one stream: make that stream current in the argument's library, "
+        "or have its work joined there first",
+        kernel->name, i + 1, name_of(kernel, i, arg_count), arg->stream, target->stream);
+  }
+  return ONS_STATUS_OK;
+}
+
+ons_status ons__order_capture(const ons_kernel* kernel, ons__device* device,
+                              const ons__target* target, const ons_arg* args, size_t arg_count,
+                              ons__capture_state* out_state, ons_error* error) {
+  ons_status status =
+      device->backend->ops->capture_state(device, target->stream, out_state, error);
+  if (status || *out_state == ONS__CAPTURE_NONE) return status;
+  if (*out_state == ONS__CAPTURE_ELSEWHERE) {
+    return ons__error_set(error, ONS_STATUS_CAPTURE,
+                          "kernel '%s': the launch would go to the legacy default stream %p "
+                          "while another stream that synchronises with it is being captured; "
+                          "the capture is untouched. Launch on the capturing stream, or on a "
+                          "non-blocking one",
+                          kernel->name, target->stream);
+  }
+  for (size_t i = 0; i < arg_count; ++i) {
+    const ons_arg* arg = &args[i];
+    if (!is_tensor(arg) || (arg->flags & ONS_ARG_STREAM_KNOWN)) continue;
+    int type = (int)arg->value.tensor->device.device_type;
+    if (type == kDLCPU || type == kDLCUDAHost) continue;
+    return ons__error_set(
+        error, ONS_STATUS_CAPTURE,
+        "kernel '%s', argument %zu ('%s'): the launch stream %p is being captured, and the "
+        "stream of this argument is unknown, so its work cannot be part of the capture; the "
+        "capture is untouched. Pass an array of a library that tells its stream",
+        kernel->name, i + 1, name_of(kernel, i, arg_count), target->stream);
+  }
+  return ONS_STATUS_OK;
+}

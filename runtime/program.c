@@ -1,0 +1,138 @@
+#include "runtime/program.h"
+
+#include <string.h>
+
+#include "runtime/base/alloc.h"
+#include "runtime/base/blob.h"
+#include "runtime/base/error.h"
+#include "runtime/module.h"
+
+ons__program* ons__program_create(ons_module* module, const ons__kernel_name* names,
+                                  size_t name_count) {
+  const ons_allocator* allocator = module->runtime->settings.allocator;
+  ons__program* program = ons__alloc(allocator, sizeof(*program));
+  if (!program) return NULL;
+  program->module = module;
+  ons__mutex_init(&program->mutex);
+  program->names = ons__alloc_array(allocator, name_count, sizeof(*names));
+  if (!program->names) goto fail;
+  for (; program->name_count < name_count; ++program->name_count) {
+    const ons__kernel_name* name = &names[program->name_count];
+    char* copy = ons__strdup(allocator, name->name);
+    if (!copy) goto fail;
+    program->names[program->name_count] = (ons__kernel_name){copy, name->required};
+  }
+  return program;
+fail:
+  ons__program_destroy(program);
+  return NULL;
+}
+
+void ons__program_destroy(ons__program* program) {
+  if (!program) return;
+  const ons_allocator* allocator = program->module->runtime->settings.allocator;
+  for (int slot = 0; slot < ONS__SLOT_COUNT; ++slot) {
+    ons__loaded_release(program->loaded[slot]);
+  }
+  while (program->images) {
+    ons__program_image* next = program->images->next;
+    ons__image_destroy(program->images->image);
+    ons__free(allocator, program->images);
+    program->images = next;
+  }
+  for (size_t i = 0; i < program->name_count; ++i) {
+    ons__free(allocator, (char*)program->names[i].name);
+  }
+  ons__free(allocator, program->names);
+  ons__mutex_destroy(&program->mutex);
+  ons__free(allocator, program);
+}
+
+static ons__program_image* find_image(const ons__program* program,
+                                      const ons__device* device) {
+  for (ons__program_image* image = program->images; image; image = image->next) {
+    if (image->backend == device->backend->ops && strcmp(image->arch, device->arch) == 0) {
+      return image;
+    }
+  }
+  return NULL;
+}
+
+static ons_status compile(ons__program* program, ons__device* device,
+                          ons__program_image** out_image, char** out_log, ons_error* error) {
+  const ons_module* module = program->module;
+  const ons_allocator* allocator = module->runtime->settings.allocator;
+  ons__program_image* entry = ons__alloc(allocator, sizeof(*entry));
+  if (!entry) return ons__error_no_memory(error);
+  const ons__compile_request request = {
+      .allocator = allocator,
+      .source = module->source,
+      .name = module->name,
+      .folder = module->folder,
+      .options = (const char* const*)module->options,
+      .option_count = module->option_count,
+      .headers = module->headers,
+      .header_count = module->header_count,
+      .kernels = program->names,
+      .kernel_count = program->name_count,
+      .arch = device->arch,
+  };
+  ons_status status =
+      device->backend->ops->compile(device, &request, &entry->image, out_log, error);
+  if (status) {
+    ons__free(allocator, entry);
+    return status;
+  }
+  entry->backend = device->backend->ops;
+  memcpy(entry->arch, device->arch, sizeof(entry->arch));
+  entry->next = program->images;
+  program->images = entry;
+  *out_image = entry;
+  return ONS_STATUS_OK;
+}
+
+static ons_status load(ons__program* program, ons__device_entry* entry, int slot,
+                       const ons__image* image, ons_error* error) {
+  const ons_allocator* allocator = program->module->runtime->settings.allocator;
+  ons__loaded* loaded = ons__alloc(allocator, sizeof(*loaded));
+  if (!loaded) return ons__error_no_memory(error);
+  atomic_init(&loaded->reference_count, 1);
+  loaded->home = &entry->retire;
+  ons__device* device = entry->device;
+  ons_status status = device->backend->ops->load(device, image, &loaded->binary, error);
+  if (status) {
+    ons__free(allocator, loaded);
+    return status;
+  }
+  program->loaded[slot] = loaded;
+  return ONS_STATUS_OK;
+}
+
+ons_status ons__program_load(ons__program* program, ons__device_entry* entry, int slot,
+                             const ons__image** out_image, ons__loaded** out_loaded,
+                             ons_blob** out_log, ons_error* error) {
+  const ons_allocator* allocator = program->module->runtime->settings.allocator;
+  char* log = NULL;
+  ons_status status = ONS_STATUS_OK;
+  ons__mutex_lock(&program->mutex);
+  ons__program_image* image = find_image(program, entry->device);
+  if (!image) {
+    /* A slow moment anyway, and the one where room for new code is wanted. */
+    ons__retire_unload(&entry->retire);
+    status = compile(program, entry->device, &image, &log, error);
+  }
+  if (!status && !program->loaded[slot]) {
+    status = load(program, entry, slot, image->image, error);
+  }
+  if (!status) {
+    *out_image = image->image;
+    *out_loaded = program->loaded[slot];
+  }
+  if (out_log) {
+    const char* text = log ? log : image ? image->image->log : NULL;
+    if (text && text[0]) *out_log = ons__blob_create(text, strlen(text));
+  }
+  ons__mutex_unlock(&program->mutex);
+  ons__free(allocator, log);
+  return status;
+}

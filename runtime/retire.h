@@ -1,0 +1,83 @@
+/* What must outlive launches: objects kept until the device is past them, and binaries whose last
+ * owner let go of them where the driver must not be called. One list per device. */
+#ifndef ONS_RUNTIME_RETIRE_H_
+#define ONS_RUNTIME_RETIRE_H_
+
+#include <onstream/launch.h>
+#include <stdatomic.h>
+
+#include "runtime/backend.h"
+#include "runtime/base/thread.h"
+
+typedef struct ons__retired {
+  struct ons__retired* next;
+  struct ons__retire_list* home;
+  void* event; /* NULL: the device is past it already */
+  size_t count;
+  ons_retained objects[];
+} ons__retired;
+
+/* A loaded image, shared by the kernels bound to it and by the graphs that captured them. */
+typedef struct ons__loaded {
+  atomic_size_t reference_count;
+  ons__binary* binary;
+  struct ons__retire_list* home;
+  struct ons__loaded* next; /* in the list of those to be unloaded */
+} ons__loaded;
+
+typedef struct ons__retire_list {
+  ons__device* device;
+  const ons_allocator* allocator;
+  atomic_size_t held_count;  /* objects in `first`..`last`; read without the lock */
+  atomic_size_t graph_count; /* what graphs hold and will hand back to this list */
+  _Atomic(ons__loaded*) unloads; /* pushed from driver callbacks, hence lock-free */
+  ons__mutex mutex;              /* guards what follows */
+  ons__retired* first;           /* in order of retirement */
+  ons__retired* last;
+  void** free_events;
+  size_t free_event_count;
+  size_t free_event_capacity;
+} ons__retire_list;
+
+void ons__retire_init(ons__retire_list* list, ons__device* device,
+                      const ons_allocator* allocator);
+
+/* Releases what the device is past. False, with the list still usable, when something is still held:
+ * its owner then leaks the list rather than wait or free too early. */
+bool ons__retire_destroy(ons__retire_list* list);
+
+/* Reserves all that ons__retire_commit needs, before the launch, so that nothing can fail after it
+ * but the record. Returns NULL with `error` filled. */
+ons__retired* ons__retire_reserve(ons__retire_list* list, const ons_retained* objects,
+                                  size_t count, ons_error* error);
+void ons__retire_cancel(ons__retire_list* list, ons__retired* retired);
+
+/* Records the end of the launch on `stream`; the objects are released once the device is past it.
+ * On failure they are kept for ever, because the launch may still use them. */
+ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, void* stream,
+                              ons_error* error);
+
+/* Under capture: the objects live as long as the graph. Reserve and commit as above. */
+ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired, void* graph,
+                                ons_error* error);
+
+/* Releases what the device is past; returns what is still held. Never waits. */
+size_t ons__retire_collect(ons__retire_list* list);
+
+/* Cheap enough for every launch: collects only when something is held. */
+static inline void ons__retire_poll(ons__retire_list* list) {
+  if (atomic_load_explicit(&list->held_count, memory_order_relaxed) != 0) {
+    ons__retire_collect(list);
+  }
+}
+
+void ons__loaded_retain(ons__loaded* loaded);
+/* Keeps the binary as long as the graph and what is instantiated from it. */
+ons_status ons__loaded_to_graph(ons__loaded* loaded, void* graph, ons_error* error);
+/* May run in a driver callback: unloading is left to the next collection. */
+void ons__loaded_release(ons__loaded* loaded);
+
+/* Unloads what was let go of. Not on the launch path, because unloading may wait for the device. */
+void ons__retire_unload(ons__retire_list* list);
+
+#endif /* ONS_RUNTIME_RETIRE_H_ */

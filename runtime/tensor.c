@@ -1,0 +1,76 @@
+#include "runtime/tensor.h"
+
+#include <stdio.h>
+
+bool ons__tensor_is_empty(const DLTensor* tensor) {
+  for (int32_t i = 0; i < tensor->ndim; ++i) {
+    if (tensor->shape[i] == 0) return true;
+  }
+  return false;
+}
+
+bool ons__tensor_is_dense(const DLTensor* tensor) {
+  if (tensor->ndim == 0 || !tensor->strides) return true;
+  int64_t expected = 1;
+  for (int32_t i = tensor->ndim - 1; i >= 0; --i) {
+    int64_t size = tensor->shape[i];
+    if (size != 1 && tensor->strides[i] != expected) return ons__tensor_is_empty(tensor);
+    /* Unsigned: a hostile shape may overflow, and then simply does not match. */
+    expected = (int64_t)((uint64_t)expected * (uint64_t)size);
+  }
+  return true;
+}
+
+bool ons__tensor_is_broadcast(const DLTensor* tensor) {
+  if (!tensor->strides) return false;
+  for (int32_t i = 0; i < tensor->ndim; ++i) {
+    if (tensor->shape[i] > 1 && tensor->strides[i] == 0) return !ons__tensor_is_empty(tensor);
+  }
+  return false;
+}
+
+int64_t ons__tensor_stride(const DLTensor* tensor, int32_t dimension) {
+  if (tensor->strides) return tensor->strides[dimension];
+  uint64_t stride = 1;
+  for (int32_t i = tensor->ndim - 1; i > dimension; --i) {
+    stride *= (uint64_t)tensor->shape[i];
+  }
+  return (int64_t)stride;
+}
+
+void ons__shape_text(const int64_t* values, int32_t count, char* out_text,
+                     size_t capacity_bytes) {
+  size_t used = 0;
+  int written = snprintf(out_text, capacity_bytes, "(");
+  for (int32_t i = 0; i < count && written >= 0; ++i) {
+    used += (size_t)written;
+    if (used + 28 > capacity_bytes) { /* room for one more number and the rest */
+      written = snprintf(out_text + used, capacity_bytes - used, "...");
+      break;
+    }
+    written = snprintf(out_text + used, capacity_bytes - used, "%s%lld%s", i ? ", " : "",
+                       (long long)values[i], count == 1 ? "," : "");
+  }
+  if (written >= 0) used += (size_t)written;
+  if (used < capacity_bytes) snprintf(out_text + used, capacity_bytes - used, ")");
+}
+
+void ons__device_text(DLDevice device, char* out_text, size_t capacity_bytes) {
+  switch ((int)device.device_type) {
+    case kDLCPU:
+      snprintf(out_text, capacity_bytes, "cpu");
+      return;
+    case kDLCUDA:
+      snprintf(out_text, capacity_bytes, "cuda:%d", (int)device.device_id);
+      return;
+    case kDLCUDAHost:
+      snprintf(out_text, capacity_bytes, "pinned memory");
+      return;
+    case kDLCUDAManaged:
+      snprintf(out_text, capacity_bytes, "managed memory");
+      return;
+    default:
+      snprintf(out_text, capacity_bytes, "device type %d, id %d", (int)device.device_type,
+               (int)device.device_id);
+  }
+}

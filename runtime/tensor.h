@@ -1,0 +1,36 @@
+/* Questions about a borrowed DLTensor. None of them reads the data. */
+#ifndef ONS_RUNTIME_TENSOR_H_
+#define ONS_RUNTIME_TENSOR_H_
+
+#include <onstream/dlpack.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A dtype as one word, for comparing. */
+static inline uint32_t ons__dtype_word(DLDataType dtype) {
+  uint32_t word;
+  memcpy(&word, &dtype, sizeof(word));
+  return word;
+}
+
+/* Dense in row-major order. Dimensions of size 1 may have any stride; an empty tensor is dense. */
+bool ons__tensor_is_dense(const DLTensor* tensor);
+
+/* Do two indices name one element (a stride of 0 in a dimension larger than 1)? */
+bool ons__tensor_is_broadcast(const DLTensor* tensor);
+
+bool ons__tensor_is_empty(const DLTensor* tensor);
+
+/* Stride of a dimension in elements, also where `strides` is NULL. */
+int64_t ons__tensor_stride(const DLTensor* tensor, int32_t dimension);
+
+/* "(3, 4)", "(5,)", "()", cut to the capacity. */
+void ons__shape_text(const int64_t* values, int32_t count, char* out_text,
+                     size_t capacity_bytes);
+
+/* "cuda:0", "cpu", "pinned memory", "device type 14". */
+void ons__device_text(DLDevice device, char* out_text, size_t capacity_bytes);
+
+#endif /* ONS_RUNTIME_TENSOR_H_ */
