@@ -41,7 +41,8 @@ typedef enum ons__image_kind {
 typedef struct ons__image_kernel {
   char* name;      /* as requested */
   char* lowered;   /* symbol of the kernel (of its runner, in a shared object) */
-  char* signature; /* mangled function type, "FvfPKfPflE" */
+  char* signature; /* for ons__signature_parse: the whole symbol of ons_sig<type>, uncut, or
+                      typeid's bare "FvfPKfPflE" */
 } ons__image_kernel;
 
 /* Compiled code. Owned by whoever compiled or loaded it; immutable after that. */

@@ -1,7 +1,7 @@
 /* Finds the kernels that a CUDA C++ source defines, by reading its text.
  *
- * A help, not an authority: the compiler decides. Comments, string and character literals (raw
- * ones too), line continuations and preprocessor directives are skipped. */
+ * A help, not an authority: the compiler decides. Comments, string and character literals
+ * (raw ones too), line continuations and preprocessor directives are skipped. */
 #ifndef ONS_JIT_SOURCE_SCAN_H_
 #define ONS_JIT_SOURCE_SCAN_H_
 
@@ -10,10 +10,11 @@
 #include <stddef.h>
 
 typedef struct ons__scanned_kernel {
-  char* name;            /* qualified by its namespaces, "ns::axpy"; without template arguments */
-  bool is_template;      /* needs arguments to be named */
-  bool is_overloaded;    /* the same name is scanned with another parameter list */
-  bool is_anonymous;     /* inside an unnamed namespace (the name leaves it out) */
+  char* name; /* qualified by its namespaces (not by inline ones), "ns::axpy"; without
+                 template arguments */
+  bool is_template;       /* needs arguments to be named */
+  bool is_overloaded;     /* the same name is scanned with another parameter list */
+  bool is_anonymous;      /* inside an unnamed namespace (the name leaves it out) */
   char** parameter_names; /* one per parameter, NULL entries for unnamed ones */
   size_t parameter_count;
 } ons__scanned_kernel;
@@ -24,12 +25,16 @@ typedef struct ons__source_scan {
   size_t kernel_count;
 } ons__source_scan;
 
-/* False only when out of memory. A declaration followed by its definition is one kernel. */
+/* False only when out of memory. A declaration and its definition are one kernel; what is
+ * only declared, an explicit specialization or instantiation is none. Both branches of an
+ * #if are read. Linear in the source, whatever its bytes. */
 bool ons__source_scan_run(const ons_allocator* allocator, const char* source,
                           ons__source_scan* out_scan);
 void ons__source_scan_clear(ons__source_scan* scan);
 
-/* Does the identifier occur as a token anywhere (inside macros too, not in comments or literals)? */
-bool ons__source_has_identifier(const char* source, const char* identifier, size_t length);
+/* Does the identifier occur as a token anywhere (inside macros too, not in comments or
+ * literals)? */
+bool ons__source_has_identifier(const char* source, const char* identifier,
+                                size_t length);
 
 #endif /* ONS_JIT_SOURCE_SCAN_H_ */

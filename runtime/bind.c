@@ -74,6 +74,11 @@ static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
       if (parameter->alternative.bits) {
         step->alternative = ons__dtype_word(parameter->alternative);
       }
+      if (parameter->dtype.lanes > 1 && parameter->kind == ONS_PARAMETER_POINTER) {
+        DLDataType lane = {parameter->dtype.code, parameter->dtype.bits, 1};
+        step->lane = ons__dtype_word(lane);
+        step->lane_count = parameter->dtype.lanes;
+      }
       step->align_mask = element_alignment(parameter->dtype) - 1;
       return NULL;
     case ONS_PARAMETER_SCALAR:
@@ -150,6 +155,12 @@ static ons__refusal check_writable(const ons_arg* arg, const ons__step* step) {
   return arg->flags & ONS_ARG_REQUIRES_GRAD ? ONS__REFUSED_GRAD : ONS__ACCEPTED;
 }
 
+static bool takes_dtype(const ons__step* step, const DLTensor* tensor) {
+  uint32_t dtype = ons__dtype_word(tensor->dtype);
+  if (dtype == step->dtype || step->dtype == 0 || dtype == step->alternative) return true;
+  return dtype == step->lane && ons__tensor_count(tensor) % step->lane_count == 0;
+}
+
 /* What pointers and views have in common; gives the address of element 0. */
 static ons__refusal check_tensor(const ons_arg* arg, const ons__step* step,
                                  ons__device* device, char** out_data) {
@@ -158,10 +169,7 @@ static ons__refusal check_tensor(const ons_arg* arg, const ons__step* step,
   if (!tensor || tensor->ndim < 0 || (tensor->ndim > 0 && !tensor->shape)) {
     return ONS__REFUSED_MALFORMED;
   }
-  uint32_t dtype = ons__dtype_word(tensor->dtype);
-  if (step->dtype != 0 && dtype != step->dtype && dtype != step->alternative) {
-    return ONS__REFUSED_DTYPE;
-  }
+  if (!takes_dtype(step, tensor)) return ONS__REFUSED_DTYPE;
   if ((tensor->device.device_type != device->device.device_type ||
        tensor->device.device_id != device->device.device_id) &&
       !is_usable(tensor, device)) {

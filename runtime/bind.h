@@ -37,6 +37,9 @@ typedef struct ons__step {
   uint8_t index_bits; /* views */
   uint32_t dtype;       /* ons__dtype_word; 0: any */
   uint32_t alternative; /* 0: none */
+  uint32_t lane;        /* of a vector pointer (float4*): a tensor of this dtype is taken when the
+                           lanes divide its size; 0: none */
+  uint32_t lane_count;
   uint32_t align_mask;  /* of the data pointer */
   uint32_t offset;      /* in the block */
   uint32_t size_bytes;

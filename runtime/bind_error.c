@@ -73,9 +73,12 @@ static const char* dtype_advice(const ons__parameter* parameter, const DLTensor*
   if (tensor->dtype.code == kDLBool && is_byte) {
     return "declare the parameter bool*, or pass the tensor viewed as uint8";
   }
-  if (parameter->kind == ONS_PARAMETER_POINTER && parameter->dtype.code == kDLUInt &&
-      parameter->dtype.bits == 8) {
-    return "pass the raw bytes as a uint8 tensor";
+  if (parameter->is_raw) {
+    return "no dtype stands for this type: pass its bytes as a uint8 tensor";
+  }
+  if (parameter->dtype.lanes > 1 && tensor->dtype.code == parameter->dtype.code &&
+      tensor->dtype.bits == parameter->dtype.bits) {
+    return "the number of elements must be a multiple of the vector's";
   }
   return "convert the tensor to the declared dtype, or declare the kernel for this one";
 }

@@ -9,7 +9,8 @@
 /* Deeper types than this are refused; parsing and spelling recurse no further. */
 #define MAX_HEIGHT 200
 
-/* A type whose spelling is longer is cut: shared nodes could make it exponentially long. */
+/* A type whose spelling is longer is cut: shared nodes could make it exponentially long.
+ */
 #define MAX_SPELLING_BYTES 4096
 
 typedef struct parser {
@@ -26,32 +27,23 @@ typedef struct parser {
 static const ons__type* parse_type(parser* p);
 static const ons__type* parse_template_arguments(parser* p);
 
-/* ---- builtin types and the names of namespace std ----------------------------------------- */
+/* ---- builtin types and the names of namespace std --------------------------------- */
 
-#define NAMED(kind, text, scope) {kind, 1, 0, text, sizeof(text) - 1, scope, NULL}
+#define NAMED(kind, text, scope) \
+  { kind, 1, 0, text, sizeof(text) - 1, scope, NULL }
 #define BUILTIN(text) NAMED(ONS__TYPE_BUILTIN, text, NULL)
 
 static const ons__type kLetters['z' - 'a' + 1] = {
-    ['a' - 'a'] = BUILTIN("signed char"),
-    ['b' - 'a'] = BUILTIN("bool"),
-    ['c' - 'a'] = BUILTIN("char"),
-    ['d' - 'a'] = BUILTIN("double"),
-    ['e' - 'a'] = BUILTIN("long double"),
-    ['f' - 'a'] = BUILTIN("float"),
-    ['g' - 'a'] = BUILTIN("__float128"),
-    ['h' - 'a'] = BUILTIN("unsigned char"),
-    ['i' - 'a'] = BUILTIN("int"),
-    ['j' - 'a'] = BUILTIN("unsigned int"),
-    ['l' - 'a'] = BUILTIN("long"),
-    ['m' - 'a'] = BUILTIN("unsigned long"),
-    ['n' - 'a'] = BUILTIN("__int128"),
-    ['o' - 'a'] = BUILTIN("unsigned __int128"),
-    ['s' - 'a'] = BUILTIN("short"),
-    ['t' - 'a'] = BUILTIN("unsigned short"),
-    ['v' - 'a'] = BUILTIN("void"),
-    ['w' - 'a'] = BUILTIN("wchar_t"),
-    ['x' - 'a'] = BUILTIN("long long"),
-    ['y' - 'a'] = BUILTIN("unsigned long long"),
+    ['a' - 'a'] = BUILTIN("signed char"), ['b' - 'a'] = BUILTIN("bool"),
+    ['c' - 'a'] = BUILTIN("char"),        ['d' - 'a'] = BUILTIN("double"),
+    ['e' - 'a'] = BUILTIN("long double"), ['f' - 'a'] = BUILTIN("float"),
+    ['g' - 'a'] = BUILTIN("__float128"),  ['h' - 'a'] = BUILTIN("unsigned char"),
+    ['i' - 'a'] = BUILTIN("int"),         ['j' - 'a'] = BUILTIN("unsigned int"),
+    ['l' - 'a'] = BUILTIN("long"),        ['m' - 'a'] = BUILTIN("unsigned long"),
+    ['n' - 'a'] = BUILTIN("__int128"),    ['o' - 'a'] = BUILTIN("unsigned __int128"),
+    ['s' - 'a'] = BUILTIN("short"),       ['t' - 'a'] = BUILTIN("unsigned short"),
+    ['v' - 'a'] = BUILTIN("void"),        ['w' - 'a'] = BUILTIN("wchar_t"),
+    ['x' - 'a'] = BUILTIN("long long"),   ['y' - 'a'] = BUILTIN("unsigned long long"),
 };
 
 typedef struct coded_type {
@@ -60,11 +52,11 @@ typedef struct coded_type {
 } coded_type;
 
 static const coded_type kDTypes[] = {
-    {"DF16_", BUILTIN("_Float16")},       {"DF16b", BUILTIN("__bf16")},
-    {"DF32_", BUILTIN("_Float32")},       {"DF64_", BUILTIN("_Float64")},
-    {"DF128_", BUILTIN("_Float128")},     {"Dh", BUILTIN("__fp16")},
-    {"Di", BUILTIN("char32_t")},          {"Ds", BUILTIN("char16_t")},
-    {"Du", BUILTIN("char8_t")},           {"Dn", BUILTIN("decltype(nullptr)")},
+    {"DF16_", BUILTIN("_Float16")},   {"DF16b", BUILTIN("__bf16")},
+    {"DF32_", BUILTIN("_Float32")},   {"DF64_", BUILTIN("_Float64")},
+    {"DF128_", BUILTIN("_Float128")}, {"Dh", BUILTIN("__fp16")},
+    {"Di", BUILTIN("char32_t")},      {"Ds", BUILTIN("char16_t")},
+    {"Du", BUILTIN("char8_t")},       {"Dn", BUILTIN("decltype(nullptr)")},
 };
 
 static const ons__type kStd = NAMED(ONS__TYPE_NAME, "std", NULL);
@@ -78,7 +70,7 @@ static const coded_type kStdNames[] = {
     {"Ss", NAMED(ONS__TYPE_NAME, "string", &kStd)},
 };
 
-/* ---- the parser's tools ------------------------------------------------------------------- */
+/* ---- the parser's tools ----------------------------------------------------------- */
 
 /* Every parse function returns NULL after this. */
 static void* fail(parser* p, const char* problem) {
@@ -122,7 +114,8 @@ static ons__type* new_node(parser* p, ons__type_kind kind, const ons__type* firs
   return node;
 }
 
-/* Makes the type available to later S_, S0_, S1_... Accepts NULL and returns its argument. */
+/* Makes the type available to later S_, S0_, S1_... Accepts NULL and returns its
+ * argument. */
 static const ons__type* add_substitution(parser* p, const ons__type* type) {
   if (!type) return NULL;
   if (p->substitution_count == p->capacity) return fail(p, "too many types");
@@ -130,7 +123,8 @@ static const ons__type* add_substitution(parser* p, const ons__type* type) {
   return type;
 }
 
-/* A list under construction. Heights only grow towards the head, so they are kept apart. */
+/* A list under construction. Heights only grow towards the head, so they are kept apart.
+ */
 typedef struct list {
   ons__type* head;
   ons__type* tail;
@@ -150,7 +144,7 @@ static bool append(parser* p, list* items, const ons__type* item) {
   return true;
 }
 
-/* ---- names -------------------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------------------ */
 
 static bool is_identifier_byte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_' ||
@@ -240,13 +234,15 @@ static const ons__type* parse_substitution(parser* p) {
 
 static const ons__type* parse_instance(parser* p, const ons__type* name) {
   if (!name) return NULL;
-  if (name->kind != ONS__TYPE_NAME) return fail(p, "template arguments of something unnamed");
+  if (name->kind != ONS__TYPE_NAME)
+    return fail(p, "template arguments of something unnamed");
   const ons__type* arguments = parse_template_arguments(p);
   if (p->problem) return NULL;
   return add_substitution(p, new_node(p, ONS__TYPE_TEMPLATE, name, arguments));
 }
 
-/* N (component)+ E; every component extends the one before and can be referred back to. */
+/* N (component)+ E; every component extends the one before and can be referred back to.
+ */
 static const ons__type* parse_nested_name(parser* p) {
   ++p->at;
   const ons__type* type = NULL;
@@ -266,7 +262,8 @@ static const ons__type* parse_nested_name(parser* p) {
   return p->problem ? NULL : type;
 }
 
-/* A name that is not nested: x, std::x, a substitution, each perhaps with template arguments. */
+/* A name that is not nested: x, std::x, a substitution, each perhaps with template
+ * arguments. */
 static const ons__type* parse_plain_name(parser* p) {
   const ons__type* type = NULL;
   if (*p->at == 'S') {
@@ -278,12 +275,14 @@ static const ons__type* parse_plain_name(parser* p) {
   return type && *p->at == 'I' ? parse_instance(p, type) : type;
 }
 
-/* ---- template arguments ------------------------------------------------------------------- */
+/* ---- template arguments ----------------------------------------------------------- */
 
-/* L <type> <value> E. The value stays as it is mangled: 'n' is a minus, floats are hexadecimal. */
+/* L <type> <value> E. The value stays as it is mangled: 'n' is a minus, floats are
+ * hexadecimal. */
 static const ons__type* parse_literal(parser* p) {
   ++p->at;
-  if (*p->at == '_') return fail(p, "a template argument that is the address of an object");
+  if (*p->at == '_')
+    return fail(p, "a template argument that is the address of an object");
   const ons__type* type = parse_type(p);
   ons__type* literal = type ? new_node(p, ONS__TYPE_LITERAL, type, NULL) : NULL;
   if (!literal) return NULL;
@@ -314,7 +313,7 @@ static const ons__type* parse_template_arguments(parser* p) {
   return arguments.head;
 }
 
-/* ---- types -------------------------------------------------------------------------------- */
+/* ---- types ------------------------------------------------------------------------ */
 
 /* [Do] F [Y] <return type> <parameter types> E */
 static ons__type* parse_function(parser* p) {
@@ -334,7 +333,8 @@ static ons__type* parse_function(parser* p) {
   return function;
 }
 
-/* Qualifiers, the vendor's too, make one type together; those of a function belong to it. */
+/* Qualifiers, the vendor's too, make one type together; those of a function belong to it.
+ */
 static const ons__type* parse_qualified(parser* p) {
   const char* ignored = NULL;
   size_t ignored_length = 0;
@@ -394,7 +394,8 @@ static const ons__type* parse_array(parser* p) {
   return array;
 }
 
-/* Types that no later substitution refers to (or that have taken care of it themselves). */
+/* Types that no later substitution refers to (or that have taken care of it themselves).
+ */
 static const ons__type* parse_builtin_or_name(parser* p) {
   char c = *p->at;
   if (c == 'N') return parse_nested_name(p);
@@ -440,17 +441,19 @@ static const ons__type* parse_compound(parser* p) {
 
 static const ons__type* parse_type(parser* p) {
   if (++p->depth > MAX_HEIGHT) return fail(p, "types nested too deeply");
-  bool is_compound = *p->at && (strchr("UrVKPROFMAu", *p->at) || strncmp(p->at, "Do", 2) == 0);
-  const ons__type* type = is_compound ? add_substitution(p, parse_compound(p))
-                                      : parse_builtin_or_name(p);
+  bool is_compound =
+      *p->at && (strchr("UrVKPROFMAu", *p->at) || strncmp(p->at, "Do", 2) == 0);
+  const ons__type* type =
+      is_compound ? add_substitution(p, parse_compound(p)) : parse_builtin_or_name(p);
   --p->depth;
   return p->problem ? NULL : type;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------- */
+/* ---- the whole -------------------------------------------------------------------- */
 
 static const ons__type* parse_signature(parser* p) {
   bool is_symbol = take_text(p, "_Z");
+  if (is_symbol) (void)take(p, 'L'); /* internal linkage */
   const ons__type* type = parse_type(p);
   if (!type) return NULL;
   if (is_symbol) {
@@ -478,9 +481,10 @@ ons_status ons__type_tree_parse(const ons_allocator* allocator, const char* mang
   const ons__type* function = parse_signature(&p);
   if (!function) {
     assert(p.problem);
-    status = ons__error_set(error, ONS_STATUS_UNSUPPORTED,
-                            "cannot read the kernel's signature at character %zu: %s, in '%s'",
-                            (size_t)(p.at - mangled), p.problem, mangled);
+    status =
+        ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                       "cannot read the kernel's signature at character %zu: %s, in '%s'",
+                       (size_t)(p.at - mangled), p.problem, mangled);
     goto fail;
   }
   ons__free(allocator, (void*)p.substitutions);
@@ -501,14 +505,15 @@ bool ons__type_text_is(const ons__type* type, const char* text) {
   return strlen(text) == type->length && memcmp(type->text, text, type->length) == 0;
 }
 
-/* ---- spelling ----------------------------------------------------------------------------- */
+/* ---- spelling --------------------------------------------------------------------- */
 
-/* A declarator stands around its name: what comes before it is spelt by spell_before, the rest by
- * spell_after ("void (*" and ")(int)"). */
+/* A declarator stands around its name: what comes before it is spelt by spell_before, the
+ * rest by spell_after ("void (*" and ")(int)"). */
 static void spell_before(const ons__type* type, ons__string* text);
 static void spell_after(const ons__type* type, ons__string* text);
 
-/* The versions of standard libraries (std::__1, cuda::std::__4) are not what people write. */
+/* The versions of standard libraries (std::__1, cuda::std::__4) are not what people
+ * write. */
 static const ons__type* visible_scope(const ons__type* scope) {
   bool is_version = scope && scope->kind == ONS__TYPE_NAME && scope->length > 2 &&
                     memcmp(scope->text, "__", 2) == 0 && scope->first &&
@@ -540,9 +545,13 @@ static void spell_literal(const ons__type* literal, ons__string* text) {
     ons__string_append(text, ons__type_text_is(literal, "0") ? "false" : "true");
     return;
   }
-  static const char* const kIntegers[] = {"int",           "unsigned int", "long",
-                                          "unsigned long", "long long",    "unsigned long long",
-                                          "short",         "unsigned short"};
+  if (is_builtin && ons__type_text_is(type, "decltype(nullptr)")) {
+    ons__string_append(text, "nullptr");
+    return;
+  }
+  static const char* const kIntegers[] = {
+      "int",       "unsigned int",       "long",  "unsigned long",
+      "long long", "unsigned long long", "short", "unsigned short"};
   bool is_plain = false;
   for (size_t i = 0; is_builtin && i < sizeof(kIntegers) / sizeof(kIntegers[0]); ++i) {
     is_plain = is_plain || ons__type_text_is(type, kIntegers[i]);
@@ -554,7 +563,8 @@ static void spell_literal(const ons__type* literal, ons__string* text) {
   }
   bool is_negative = literal->length && literal->text[0] == 'n';
   if (is_negative) ons__string_append(text, "-");
-  ons__string_append_bytes(text, literal->text + is_negative, literal->length - is_negative);
+  ons__string_append_bytes(text, literal->text + is_negative,
+                           literal->length - is_negative);
 }
 
 static void spell_qualifiers(unsigned qualifiers, const char* before, const char* after,
@@ -619,7 +629,8 @@ static void spell_before(const ons__type* type, ons__string* text) {
       ons__string_append(text, ">");
       break;
     case ONS__TYPE_QUALIFIED:
-      if (!is_pointer_like(type->first)) spell_qualifiers(type->qualifiers, "", " ", text);
+      if (!is_pointer_like(type->first))
+        spell_qualifiers(type->qualifiers, "", " ", text);
       spell_before(type->first, text);
       if (is_pointer_like(type->first)) spell_qualifiers(type->qualifiers, " ", "", text);
       break;

@@ -17,48 +17,48 @@ typedef struct element {
   uint32_t align_bytes;
 } element;
 
-/* XX(spelling, code, bits, lanes): builtin types, and classes that vendors' headers declare at
- * global scope (those of HIP included). */
-#define ELEMENT_MAP(XX)                      \
-  XX("bool", kDLBool, 8, 1)                  \
-  XX("char", kDLInt, 8, 1)                   \
-  XX("signed char", kDLInt, 8, 1)            \
-  XX("unsigned char", kDLUInt, 8, 1)         \
-  XX("short", kDLInt, 16, 1)                 \
-  XX("unsigned short", kDLUInt, 16, 1)       \
-  XX("int", kDLInt, 32, 1)                   \
-  XX("unsigned int", kDLUInt, 32, 1)         \
-  XX("long", kDLInt, 64, 1)                  \
-  XX("unsigned long", kDLUInt, 64, 1)        \
-  XX("long long", kDLInt, 64, 1)             \
-  XX("unsigned long long", kDLUInt, 64, 1)   \
-  XX("__int128", kDLInt, 128, 1)             \
-  XX("unsigned __int128", kDLUInt, 128, 1)   \
-  XX("wchar_t", kWideChar, 32, 1)            \
-  XX("char8_t", kDLUInt, 8, 1)               \
-  XX("char16_t", kDLUInt, 16, 1)             \
-  XX("char32_t", kDLUInt, 32, 1)             \
-  XX("float", kDLFloat, 32, 1)               \
-  XX("double", kDLFloat, 64, 1)              \
-  XX("_Float16", kDLFloat, 16, 1)            \
-  XX("_Float32", kDLFloat, 32, 1)            \
-  XX("_Float64", kDLFloat, 64, 1)            \
-  XX("_Float128", kDLFloat, 128, 1)          \
-  XX("__float128", kDLFloat, 128, 1)         \
-  XX("__fp16", kDLFloat, 16, 1)              \
-  XX("__half", kDLFloat, 16, 1)              \
-  XX("__half2", kDLFloat, 16, 2)             \
-  XX("__bf16", kDLBfloat, 16, 1)             \
-  XX("__nv_bfloat16", kDLBfloat, 16, 1)      \
-  XX("__nv_bfloat162", kDLBfloat, 16, 2)     \
-  XX("hip_bfloat16", kDLBfloat, 16, 1)       \
-  XX("__hip_bfloat16", kDLBfloat, 16, 1)     \
-  XX("__hip_bfloat162", kDLBfloat, 16, 2)    \
-  XX("__nv_fp8_e4m3", kDLFloat8_e4m3fn, 8, 1) \
-  XX("__nv_fp8_e5m2", kDLFloat8_e5m2, 8, 1)  \
-  XX("__nv_fp8_e8m0", kDLFloat8_e8m0fnu, 8, 1) \
-  XX("__hip_fp8_e4m3", kDLFloat8_e4m3fn, 8, 1) \
-  XX("__hip_fp8_e5m2", kDLFloat8_e5m2, 8, 1) \
+/* XX(spelling, code, bits, lanes): builtin types, and classes that vendors' headers
+ * declare at global scope (those of HIP included). */
+#define ELEMENT_MAP(XX)                               \
+  XX("bool", kDLBool, 8, 1)                           \
+  XX("char", kDLInt, 8, 1)                            \
+  XX("signed char", kDLInt, 8, 1)                     \
+  XX("unsigned char", kDLUInt, 8, 1)                  \
+  XX("short", kDLInt, 16, 1)                          \
+  XX("unsigned short", kDLUInt, 16, 1)                \
+  XX("int", kDLInt, 32, 1)                            \
+  XX("unsigned int", kDLUInt, 32, 1)                  \
+  XX("long", kDLInt, 64, 1)                           \
+  XX("unsigned long", kDLUInt, 64, 1)                 \
+  XX("long long", kDLInt, 64, 1)                      \
+  XX("unsigned long long", kDLUInt, 64, 1)            \
+  XX("__int128", kDLInt, 128, 1)                      \
+  XX("unsigned __int128", kDLUInt, 128, 1)            \
+  XX("wchar_t", kWideChar, 32, 1)                     \
+  XX("char8_t", kDLUInt, 8, 1)                        \
+  XX("char16_t", kDLUInt, 16, 1)                      \
+  XX("char32_t", kDLUInt, 32, 1)                      \
+  XX("float", kDLFloat, 32, 1)                        \
+  XX("double", kDLFloat, 64, 1)                       \
+  XX("_Float16", kDLFloat, 16, 1)                     \
+  XX("_Float32", kDLFloat, 32, 1)                     \
+  XX("_Float64", kDLFloat, 64, 1)                     \
+  XX("_Float128", kDLFloat, 128, 1)                   \
+  XX("__float128", kDLFloat, 128, 1)                  \
+  XX("__fp16", kDLFloat, 16, 1)                       \
+  XX("__half", kDLFloat, 16, 1)                       \
+  XX("__half2", kDLFloat, 16, 2)                      \
+  XX("__bf16", kDLBfloat, 16, 1)                      \
+  XX("__nv_bfloat16", kDLBfloat, 16, 1)               \
+  XX("__nv_bfloat162", kDLBfloat, 16, 2)              \
+  XX("hip_bfloat16", kDLBfloat, 16, 1)                \
+  XX("__hip_bfloat16", kDLBfloat, 16, 1)              \
+  XX("__hip_bfloat162", kDLBfloat, 16, 2)             \
+  XX("__nv_fp8_e4m3", kDLFloat8_e4m3fn, 8, 1)         \
+  XX("__nv_fp8_e5m2", kDLFloat8_e5m2, 8, 1)           \
+  XX("__nv_fp8_e8m0", kDLFloat8_e8m0fnu, 8, 1)        \
+  XX("__hip_fp8_e4m3", kDLFloat8_e4m3fn, 8, 1)        \
+  XX("__hip_fp8_e5m2", kDLFloat8_e5m2, 8, 1)          \
   XX("__hip_fp8_e4m3_fnuz", kDLFloat8_e4m3fnuz, 8, 1) \
   XX("__hip_fp8_e5m2_fnuz", kDLFloat8_e5m2fnuz, 8, 1)
 
@@ -78,12 +78,12 @@ static const struct {
   const char* prefix;
   DLDataType dtype;
 } kVectors[] = {
-    {"char", {kDLInt, 8, 1}},       {"uchar", {kDLUInt, 8, 1}},
-    {"short", {kDLInt, 16, 1}},     {"ushort", {kDLUInt, 16, 1}},
-    {"int", {kDLInt, 32, 1}},       {"uint", {kDLUInt, 32, 1}},
-    {"long", {kDLInt, 64, 1}},      {"ulong", {kDLUInt, 64, 1}},
-    {"longlong", {kDLInt, 64, 1}},  {"ulonglong", {kDLUInt, 64, 1}},
-    {"float", {kDLFloat, 32, 1}},   {"double", {kDLFloat, 64, 1}},
+    {"char", {kDLInt, 8, 1}},      {"uchar", {kDLUInt, 8, 1}},
+    {"short", {kDLInt, 16, 1}},    {"ushort", {kDLUInt, 16, 1}},
+    {"int", {kDLInt, 32, 1}},      {"uint", {kDLUInt, 32, 1}},
+    {"long", {kDLInt, 64, 1}},     {"ulong", {kDLUInt, 64, 1}},
+    {"longlong", {kDLInt, 64, 1}}, {"ulonglong", {kDLUInt, 64, 1}},
+    {"float", {kDLFloat, 32, 1}},  {"double", {kDLFloat, 64, 1}},
 };
 
 static const DLDataType kInt8 = {kDLInt, 8, 1};
@@ -91,7 +91,7 @@ static const DLDataType kUInt8 = {kDLUInt, 8, 1};
 static const DLDataType kInt64 = {kDLInt, 64, 1};
 static const DLDataType kUInt64 = {kDLUInt, 64, 1};
 
-/* ---- what a type is ----------------------------------------------------------------------- */
+/* ---- what a type is --------------------------------------------------------------- */
 
 static bool is_builtin(const ons__type* type, const char* text) {
   return type->kind == ONS__TYPE_BUILTIN && ons__type_text_is(type, text);
@@ -101,7 +101,8 @@ static bool is_global_name(const ons__type* type, const char* text) {
   return type->kind == ONS__TYPE_NAME && !type->first && ons__type_text_is(type, text);
 }
 
-/* Removes const, volatile and __restrict__; adds them to |out_qualifiers| (may be NULL). */
+/* Removes const, volatile and __restrict__; adds them to |out_qualifiers| (may be NULL).
+ */
 static const ons__type* unqualified(const ons__type* type, unsigned* out_qualifiers) {
   while (type->kind == ONS__TYPE_QUALIFIED) {
     if (out_qualifiers) *out_qualifiers |= type->qualifiers;
@@ -133,7 +134,8 @@ static bool is_complex_name(const ons__type* name) {
   if (!ons__type_text_is(name, "complex") || !name->first) return false;
   const ons__type* outer = name->first;
   const ons__type* below = NULL;
-  for (; outer->kind == ONS__TYPE_NAME && outer->first; outer = outer->first) below = outer;
+  for (; outer->kind == ONS__TYPE_NAME && outer->first; outer = outer->first)
+    below = outer;
   if (is_global_name(outer, "std") || is_global_name(outer, "thrust")) return true;
   return is_global_name(outer, "cuda") && below && ons__type_text_is(below, "std");
 }
@@ -143,7 +145,7 @@ static bool is_view(const ons__type* type) {
          type->first->first && is_global_name(type->first->first, "ons");
 }
 
-/* ---- dtypes ------------------------------------------------------------------------------- */
+/* ---- dtypes ----------------------------------------------------------------------- */
 
 static element make_element(DLDataType dtype) {
   element made = {.dtype = dtype};
@@ -162,7 +164,8 @@ static element make_element(DLDataType dtype) {
 static bool vector_element(const ons__type* name, element* out_element) {
   for (size_t i = 0; i < sizeof(kVectors) / sizeof(kVectors[0]); ++i) {
     size_t length = strlen(kVectors[i].prefix);
-    if (name->length <= length || memcmp(name->text, kVectors[i].prefix, length) != 0) continue;
+    if (name->length <= length || memcmp(name->text, kVectors[i].prefix, length) != 0)
+      continue;
     char lanes = name->text[length];
     if (lanes < '1' || lanes > '4') continue;
     const char* suffix = name->text + length + 1;
@@ -225,12 +228,13 @@ static bool find_element(const ons__type* type, element* out_element) {
   }
 }
 
-/* ---- parameters --------------------------------------------------------------------------- */
+/* ---- parameters ------------------------------------------------------------------- */
 
 static void set_pointer(const ons__type* pointer, ons__parameter* parameter) {
   unsigned qualifiers = 0;
   const ons__type* target = unqualified(pointer->first, &qualifiers);
-  while (target->kind == ONS__TYPE_ARRAY) target = unqualified(target->first, &qualifiers);
+  while (target->kind == ONS__TYPE_ARRAY)
+    target = unqualified(target->first, &qualifiers);
   parameter->kind = ONS_PARAMETER_POINTER;
   parameter->size_bytes = parameter->align_bytes = 8;
   parameter->is_const = (qualifiers & ONS__QUALIFIER_CONST) != 0;
@@ -279,7 +283,8 @@ static const char* set_view(const ons__type* view, ons__parameter* parameter) {
   return NULL;
 }
 
-/* Numbers that a caller can give as such; everything else by value is a block of bytes. */
+/* Numbers that a caller can give as such; everything else by value is a block of bytes.
+ */
 static bool is_number(DLDataType dtype) {
   if (dtype.lanes != 1 || dtype.bits > 64) return false;
   return dtype.code == kDLBool || dtype.code == kDLInt || dtype.code == kDLUInt ||
@@ -327,8 +332,8 @@ static ons_status fill_parameters(const ons__type* list, ons__signature* signatu
     if (!parameter->type) return ons__error_no_memory(error);
     const char* problem = set_parameter(list->first, parameter);
     if (problem) {
-      return ons__error_set(error, ONS_STATUS_UNSUPPORTED, "parameter %zu, '%s': %s", i + 1,
-                            parameter->type, problem);
+      return ons__error_set(error, ONS_STATUS_UNSUPPORTED, "parameter %zu, '%s': %s",
+                            i + 1, parameter->type, problem);
     }
   }
   return ONS_STATUS_OK;
@@ -378,7 +383,7 @@ void ons__signature_destroy(ons__signature* signature) {
   ons__free(signature->allocator, signature);
 }
 
-/* ---- text --------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------- */
 
 /* NULL for codes whose name needs the width after it ("float32"). */
 static const char* fixed_dtype_name(DLDataType dtype) {
@@ -415,8 +420,8 @@ static const char* fixed_dtype_name(DLDataType dtype) {
 
 static const char* dtype_family(uint8_t code) {
   static const char* const kFamilies[] = {
-      [kDLInt] = "int",        [kDLUInt] = "uint",       [kDLFloat] = "float",
-      [kDLBfloat] = "bfloat",  [kDLComplex] = "complex", [kDLOpaqueHandle] = "handle",
+      [kDLInt] = "int",       [kDLUInt] = "uint",       [kDLFloat] = "float",
+      [kDLBfloat] = "bfloat", [kDLComplex] = "complex", [kDLOpaqueHandle] = "handle",
       [kDLBool] = "bool"};
   return code < sizeof(kFamilies) / sizeof(kFamilies[0]) ? kFamilies[code] : NULL;
 }

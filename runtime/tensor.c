@@ -9,6 +9,12 @@ bool ons__tensor_is_empty(const DLTensor* tensor) {
   return false;
 }
 
+uint64_t ons__tensor_count(const DLTensor* tensor) {
+  uint64_t count = 1;
+  for (int32_t i = 0; i < tensor->ndim; ++i) count *= (uint64_t)tensor->shape[i];
+  return count;
+}
+
 bool ons__tensor_is_dense(const DLTensor* tensor) {
   if (tensor->ndim == 0 || !tensor->strides) return true;
   int64_t expected = 1;

@@ -23,6 +23,9 @@ bool ons__tensor_is_broadcast(const DLTensor* tensor);
 
 bool ons__tensor_is_empty(const DLTensor* tensor);
 
+/* The number of elements, modulo 2^64. */
+uint64_t ons__tensor_count(const DLTensor* tensor);
+
 /* Stride of a dimension in elements, also where `strides` is NULL. */
 int64_t ons__tensor_stride(const DLTensor* tensor, int32_t dimension);
 

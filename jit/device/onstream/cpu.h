@@ -1,0 +1,192 @@
+// The CUDA dialect for host compilers: included ahead of every source that the CPU backend
+// compiles. A kernel is an ordinary function; its runner calls it for each thread of each block.
+// Barriers, shuffles, votes and shared memory are declared so that their use is an error that
+// names them. Template parameters end in an underscore, out of the way of the user's -D options.
+#ifndef ONSTREAM_CPU_H_
+#define ONSTREAM_CPU_H_
+
+// libstdc++'s own <math.h> drags in all of <cmath>, a tenth of a second of every compile. This makes
+// it pass C's through; the float overloads come from cpu_functions.h.
+#define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+#include <math.h>
+#undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
+#include <assert.h>
+#include <limits.h>
+#include <onstream/cpu_abi.h>
+#include <onstream/kernel.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <typeinfo>
+
+#define __global__ __attribute__((always_inline))  // into the runner's loop, which vectorises
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __maxnreg__(...)
+#define __cluster_dims__(...)
+#define __forceinline__ __inline__ __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__ ons_cpu_no_shared_memory
+#ifndef __clang__
+#define __builtin_assume(condition) ((condition) ? (void)0 : __builtin_unreachable())
+#endif
+
+// ---- vector types, with CUDA's alignments -------------------------------------------------------
+
+#define ONS_CPU_VECTORS(scalar, name, align2, align4)                                             \
+  struct name##1 {                                                                                \
+    scalar x;                                                                                     \
+  };                                                                                              \
+  struct alignas(align2) name##2 {                                                                \
+    scalar x, y;                                                                                  \
+  };                                                                                              \
+  struct name##3 {                                                                                \
+    scalar x, y, z;                                                                               \
+  };                                                                                              \
+  struct alignas(align4) name##4 {                                                                \
+    scalar x, y, z, w;                                                                            \
+  };                                                                                              \
+  inline name##1 make_##name##1(scalar x) { return {x}; }                                         \
+  inline name##2 make_##name##2(scalar x, scalar y) { return {x, y}; }                            \
+  inline name##3 make_##name##3(scalar x, scalar y, scalar z) { return {x, y, z}; }               \
+  inline name##4 make_##name##4(scalar x, scalar y, scalar z, scalar w) { return {x, y, z, w}; }
+
+ONS_CPU_VECTORS(signed char, char, 2, 4)
+ONS_CPU_VECTORS(unsigned char, uchar, 2, 4)
+ONS_CPU_VECTORS(short, short, 4, 8)
+ONS_CPU_VECTORS(unsigned short, ushort, 4, 8)
+ONS_CPU_VECTORS(int, int, 8, 16)
+ONS_CPU_VECTORS(unsigned int, uint, 8, 16)
+ONS_CPU_VECTORS(long, long, 16, 16)
+ONS_CPU_VECTORS(unsigned long, ulong, 16, 16)
+ONS_CPU_VECTORS(long long, longlong, 16, 16)
+ONS_CPU_VECTORS(unsigned long long, ulonglong, 16, 16)
+ONS_CPU_VECTORS(float, float, 8, 16)
+ONS_CPU_VECTORS(double, double, 16, 16)
+#undef ONS_CPU_VECTORS
+
+struct dim3 {
+  unsigned int x, y, z;
+  constexpr dim3(unsigned int x_ = 1, unsigned int y_ = 1, unsigned int z_ = 1)
+      : x(x_), y(y_), z(z_) {}
+  constexpr dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+  constexpr operator uint3() const { return {x, y, z}; }
+};
+
+// ---- where a thread is --------------------------------------------------------------------------
+
+namespace ons_cpu {
+
+// A type of its own, so that no store through a kernel's pointers (int* least of all) can alias
+// the indices: the loop over threads would not vectorise. Read and written field by field for the
+// same reason: a copy of the whole struct loses the type.
+enum class coordinate : unsigned int {};
+struct coordinates {
+  coordinate x, y, z;
+};
+struct position {
+  coordinates thread, block, block_size, grid_size;
+};
+static thread_local position here;
+
+#define ONS_CPU_COORDINATES(type, member)                                                         \
+  (type{static_cast<unsigned int>(::ons_cpu::here.member.x),                                      \
+        static_cast<unsigned int>(::ons_cpu::here.member.y),                                      \
+        static_cast<unsigned int>(::ons_cpu::here.member.z)})
+#define threadIdx ONS_CPU_COORDINATES(uint3, thread)
+#define blockIdx ONS_CPU_COORDINATES(uint3, block)
+#define blockDim ONS_CPU_COORDINATES(dim3, block_size)
+#define gridDim ONS_CPU_COORDINATES(dim3, grid_size)
+
+__attribute__((always_inline)) inline void set(coordinates& to, uint32_t x, uint32_t y,
+                                               uint32_t z) {
+  to.x = static_cast<coordinate>(x);
+  to.y = static_cast<coordinate>(y);
+  to.z = static_cast<coordinate>(z);
+}
+
+// ---- runners ------------------------------------------------------------------------------------
+
+template <size_t... I_>
+struct indices {};
+template <size_t N_, size_t... I_>
+struct make_indices : make_indices<N_ - 1, N_ - 1, I_...> {};
+template <size_t... I_>
+struct make_indices<0, I_...> {
+  using type = indices<I_...>;
+};
+
+template <class F_, F_* kernel>
+struct runner;
+
+template <class... P_, void (*kernel)(P_...)>
+struct runner<void(P_...), kernel> {
+  static constexpr uint32_t parameter_count = sizeof...(P_);
+  static constexpr uint32_t parameter_bytes[sizeof...(P_) + 1] = {sizeof(P_)..., 0};
+
+  static const char* signature() { return typeid(void(P_...)).name(); }
+
+  // The parameters arrive by value: the loop must not reload them after every store.
+  __attribute__((always_inline)) static inline void run_block(uint32_t size_x, uint32_t size_y,
+                                                              uint32_t size_z, P_... values) {
+    for (uint32_t z = 0; z < size_z; ++z) {
+      for (uint32_t y = 0; y < size_y; ++y) {
+        for (uint32_t x = 0; x < size_x; ++x) {
+          set(here.thread, x, y, z);
+          kernel(values...);
+        }
+      }
+    }
+  }
+
+  template <size_t... I_>
+  __attribute__((always_inline)) static inline void run_blocks(const ons_cpu_launch& launch,
+                                                               void* const* parameters,
+                                                               uint64_t first, uint64_t last,
+                                                               indices<I_...>) {
+    const uint32_t grid_x = launch.grid[0], grid_y = launch.grid[1];
+    const uint32_t size_x = launch.block[0], size_y = launch.block[1], size_z = launch.block[2];
+    set(here.grid_size, grid_x, grid_y, launch.grid[2]);
+    set(here.block_size, size_x, size_y, size_z);
+    uint32_t x = static_cast<uint32_t>(first % grid_x);
+    uint32_t y = static_cast<uint32_t>(first / grid_x % grid_y);
+    uint32_t z = static_cast<uint32_t>(first / grid_x / grid_y);
+    for (uint64_t block = first; block < last; ++block) {
+      set(here.block, x, y, z);
+      run_block(size_x, size_y, size_z, *static_cast<P_*>(parameters[I_])...);
+      if (++x < grid_x) continue;
+      x = 0;
+      if (++y < grid_y) continue;
+      y = 0;
+      ++z;
+    }
+  }
+
+  static void run(const ons_cpu_launch* launch, void* const* parameters, uint64_t first,
+                  uint64_t last) {
+    run_blocks(*launch, parameters, first, last,
+               typename make_indices<sizeof...(P_)>::type());
+  }
+};
+
+template <class F_, F_* kernel>
+constexpr ons_cpu_kernel describe() {
+  using type = runner<F_, kernel>;
+  return {ONS_CPU_ABI_VERSION, type::parameter_count, type::parameter_bytes, type::run,
+          type::signature};
+}
+
+}  // namespace ons_cpu
+
+#define ONS_CPU_EXPORT __attribute__((visibility("default")))
+
+#include <onstream/cpu_functions.h>
+
+#endif  // ONSTREAM_CPU_H_

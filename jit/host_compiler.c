@@ -1,0 +1,417 @@
+#include "jit/host_compiler.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "jit/embedded.h"
+#include "jit/host_log.h"
+#include "jit/host_options.h"
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/base/path.h"
+#include "runtime/base/process.h"
+#include "runtime/base/string.h"
+#include "runtime/base/thread.h"
+
+struct ons__host_compiler {
+  ons__host_search_options options;
+  ons__mutex mutex; /* guards the two below until `found` */
+  bool found;
+  ons__host_command command;
+};
+
+static const ons_header own_headers[] = {
+    {"onstream/kernel.h", ons__text_kernel_h},
+    {"onstream/cpu.h", ons__text_cpu_h},
+    {"onstream/cpu_abi.h", ons__text_cpu_abi_h},
+    {"onstream/cpu_functions.h", ons__text_cpu_functions_h},
+    {"onstream/cpu_small_float.h", ons__text_cpu_small_float_h},
+    {"cuda_fp16.h", ons__text_cuda_fp16_h},
+    {"cuda_bf16.h", ons__text_cuda_bf16_h},
+    {"cuda_fp8.h", ons__text_cuda_fp8_h},
+};
+
+/* One compile and its folder. */
+typedef struct build {
+  const ons_allocator* allocator;
+  const ons__compile_request* request;
+  const ons__host_command* command;
+  char* folder;
+  /* Paths in it; the folders end in a slash. */
+  ons__string source_path, object_path, user_folder, own_folder;
+  bool* dropped; /* for each kernel of the request */
+  ons__host_diagnostic* blamed; /* ditto, of the last run; points into `log` */
+  char* log; /* of the last run, as the compiler printed it */
+} build;
+
+/* ---- the files -------------------------------------------------------------------------- */
+
+static ons_status write_header(build* self, const ons__string* folder, const ons_header* header,
+                               ons_error* error) {
+  if (!ons__path_is_inside(header->name)) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "the header name \"%s\" is not a relative path without \"..\"",
+                          header->name);
+  }
+  ons__string path;
+  ons__string_init(&path, self->allocator);
+  ons__string_appendf(&path, "%s%s", folder->data, header->name);
+  ons_status status =
+      ons__string_ok(&path)
+          ? ons__file_write(self->allocator, path.data, strlen(self->folder) + 1,
+                            header->content, strlen(header->content), error)
+          : ons__error_no_memory(error);
+  ons__string_clear(&path);
+  return status;
+}
+
+static ons_status write_headers(build* self, ons_error* error) {
+  ons_status status = ONS_STATUS_OK;
+  for (size_t i = 0; i < sizeof(own_headers) / sizeof(*own_headers); ++i) {
+    if (status == ONS_STATUS_OK) {
+      status = write_header(self, &self->own_folder, &own_headers[i], error);
+    }
+  }
+  for (size_t i = 0; i < self->request->header_count && status == ONS_STATUS_OK; ++i) {
+    status = write_header(self, &self->user_folder, &self->request->headers[i], error);
+  }
+  return status;
+}
+
+static void append_quoted(ons__string* text, const char* name) {
+  ons__string_append(text, "\"");
+  for (; *name; ++name) {
+    if (*name == '"' || *name == '\\') ons__string_append(text, "\\");
+    ons__string_append_bytes(text, *name == '\n' ? " " : name, 1);
+  }
+  ons__string_append(text, "\"");
+}
+
+/* The user's source between our header and one line for each kernel. The #line directives make
+ * diagnostics name the user's file, and an error in a kernel's line names the kernel. */
+static ons_status write_source(build* self, bool with_kernels, ons_error* error) {
+  const ons__compile_request* request = self->request;
+  ons__string text;
+  ons__string_init(&text, self->allocator);
+  ons__string_append(&text, "#include <onstream/cpu.h>\n#line 1 ");
+  append_quoted(&text, request->name);
+  ons__string_append(&text, "\n");
+  ons__string_append(&text, request->source);
+  ons__string_append(&text, "\n\n"); /* the source may end in a backslash */
+  for (size_t i = 0; with_kernels && i < request->kernel_count; ++i) {
+    if (self->dropped[i]) continue;
+    const char* name = request->kernels[i].name;
+    ons__string_appendf(&text,
+                        "#line 1 \"" ONS__HOST_KERNEL_FILE
+                        "%zu\"\n"
+                        "extern \"C\" { extern ONS_CPU_EXPORT const ons_cpu_kernel "
+                        "ons_cpu_kernel_%zu; const ons_cpu_kernel ons_cpu_kernel_%zu = "
+                        "ons_cpu::describe<decltype(%s), %s>(); }\n",
+                        i, i, i, name, name);
+  }
+  ons_status status =
+      ons__string_ok(&text)
+          ? ons__file_write(self->allocator, self->source_path.data, self->source_path.length,
+                            text.data, text.length, error)
+          : ons__error_no_memory(error);
+  ons__string_clear(&text);
+  return status;
+}
+
+/* ---- running the compiler --------------------------------------------------------------- */
+
+static void append_command(build* self, bool only_check, ons__words* words) {
+  const ons__compile_request* request = self->request;
+  ons__words_append_all(words, &self->command->words);
+  ons__host_options_append_defaults(words, self->command->family);
+  ons__words_append_joined(words, "-I", self->user_folder.data);
+  ons__words_append_joined(words, "-I", self->own_folder.data);
+  if (request->folder) {
+    /* Quoted names too are looked for in memory first. */
+    ons__words_append(words, "-iquote");
+    ons__words_append(words, self->user_folder.data);
+    ons__words_append(words, "-iquote");
+    ons__words_append(words, *request->folder ? request->folder : ".");
+  }
+  ons__host_options_append_user(words, request->options, request->option_count);
+  if (only_check) {
+    ons__words_append(words, "-fsyntax-only");
+  } else {
+    ons__words_append(words, "-o");
+    ons__words_append(words, self->object_path.data);
+  }
+  ons__words_append(words, self->source_path.data);
+}
+
+/* Runs the compiler over the source; OK whatever it thinks of it. */
+static ons_status run(build* self, bool only_check, bool* out_accepted, ons_error* error) {
+  ons__words words;
+  ons__words_init(&words, self->allocator);
+  append_command(self, only_check, &words);
+  ons__process_result result = {0};
+  ons_status status =
+      ons__words_ok(&words)
+          ? ons__process_run(self->allocator, (const char* const*)words.items, NULL, 0, &result,
+                             error)
+          : ons__error_no_memory(error);
+  ons__words_clear(&words);
+  ons__free(self->allocator, self->log);
+  self->log = result.output;
+  *out_accepted = result.exit_code <= 0; /* where unknown, the output file tells */
+  return status;
+}
+
+/* ---- what its answer means -------------------------------------------------------------- */
+
+static char* clean_log(const build* self) {
+  return ons__host_log_clean(self->allocator, self->log ? self->log : "",
+                             self->user_folder.data, self->own_folder.data);
+}
+
+/* Reports what the log says of the user's own source. */
+static ons_status report_source(const build* self, ons_error* error) {
+  char* log = clean_log(self);
+  if (!log) return ons__error_no_memory(error);
+  ons__host_diagnostic first = {0};
+  const char* name = NULL;
+  size_t name_length = 0;
+  ons_status status = ONS_STATUS_COMPILE_FAILED;
+  if (!ons__host_log_first_error(log, &first)) {
+    ons__error_set(error, status, "%s: %s failed without an error message", self->request->name,
+                   self->command->words.items[0]);
+  } else if (ons__host_log_unsupported(&first, &name, &name_length)) {
+    status = ONS_STATUS_UNSUPPORTED;
+    ons__error_set(error, status,
+                   "%.*s:%ld: uses %.*s: the CPU backend runs kernels without barriers, "
+                   "shuffles, votes or shared memory",
+                   (int)first.file_length, first.file, first.line, (int)name_length, name);
+  } else if (first.file) {
+    ons__error_set(error, status, "%.*s:%ld: %.*s", (int)first.file_length, first.file,
+                   first.line, (int)first.text_length, first.text);
+  } else {
+    ons__error_set(error, status, "%s: %.*s", self->request->name, (int)first.text_length,
+                   first.text);
+  }
+  ons__free(self->allocator, log);
+  return status;
+}
+
+/* Names are put into the source as they are: they must stay on their line. */
+static bool is_plausible_name(const char* name) {
+  return *name && !strpbrk(name, "\n\r;{}#\"\\");
+}
+
+/* Drops the kernels that spoilt the compile. NOT_FOUND when one was required. */
+static ons_status drop_blamed(build* self, ons_error* error) {
+  for (size_t i = 0; i < self->request->kernel_count; ++i) {
+    const ons__host_diagnostic* reason = &self->blamed[i];
+    if (!reason->text) continue;
+    if (self->request->kernels[i].required) {
+      return ons__error_set(error, ONS_STATUS_NOT_FOUND, "%s has no kernel \"%s\": %.*s",
+                            self->request->name, self->request->kernels[i].name,
+                            (int)reason->text_length, reason->text);
+    }
+    self->dropped[i] = true;
+  }
+  return ONS_STATUS_OK;
+}
+
+static ons_status drop_implausible(build* self, ons_error* error) {
+  static const char reason[] = "it is not a name";
+  for (size_t i = 0; i < self->request->kernel_count; ++i) {
+    bool plausible = is_plausible_name(self->request->kernels[i].name);
+    self->blamed[i].text = plausible ? NULL : reason;
+    self->blamed[i].text_length = sizeof(reason) - 1;
+  }
+  return drop_blamed(self, error);
+}
+
+/* Is the source without our lines all right? An open brace at its end, say, only shows in them. */
+static ons_status check_source_alone(build* self, ons_error* error) {
+  bool accepted = false;
+  char* log = self->log; /* `blamed` points into it */
+  self->log = NULL;
+  ons_status status = write_source(self, false, error);
+  if (status == ONS_STATUS_OK) status = run(self, true, &accepted, error);
+  if (status == ONS_STATUS_OK && !accepted) status = report_source(self, error);
+  if (status == ONS_STATUS_OK) {
+    ons__free(self->allocator, self->log);
+    self->log = log;
+  } else {
+    ons__free(self->allocator, log);
+  }
+  return status;
+}
+
+/* Compiles until the compiler accepts every kernel that is left. */
+static ons_status compile(build* self, ons_error* error) {
+  ons_status status = drop_implausible(self, error);
+  bool checked_alone = false;
+  while (status == ONS_STATUS_OK) {
+    bool accepted = false;
+    status = write_source(self, true, error);
+    if (status == ONS_STATUS_OK) status = run(self, false, &accepted, error);
+    if (status != ONS_STATUS_OK || accepted) return status;
+
+    size_t blamed = ons__host_log_blame(self->log, self->blamed, self->request->kernel_count);
+    ons__host_diagnostic first;
+    if (blamed == 0 || ons__host_log_first_error(self->log, &first)) {
+      return report_source(self, error);
+    }
+    if (!checked_alone) status = check_source_alone(self, error);
+    checked_alone = true;
+    if (status == ONS_STATUS_OK) status = drop_blamed(self, error);
+  }
+  return status;
+}
+
+/* ---- the image -------------------------------------------------------------------------- */
+
+static ons_status describe_kernel(const build* self, void* handle, size_t index,
+                                  ons__image* image, ons_error* error) {
+  char symbol[40];
+  snprintf(symbol, sizeof(symbol), "ons_cpu_kernel_%zu", index);
+  const ons_cpu_kernel* kernel = dlsym(handle, symbol);
+  if (!kernel || kernel->abi_version != ONS_CPU_ABI_VERSION) {
+    return ons__error_set(error, ONS_STATUS_INTERNAL, "the compiled module has no %s", symbol);
+  }
+  ons__image_kernel* entry = &image->kernels[image->kernel_count++];
+  entry->name = ons__strdup(self->allocator, self->request->kernels[index].name);
+  entry->lowered = ons__strdup(self->allocator, symbol);
+  entry->signature = ons__strdup(self->allocator, kernel->signature());
+  if (!entry->name || !entry->lowered || !entry->signature) return ons__error_no_memory(error);
+  return ONS_STATUS_OK;
+}
+
+/* Only the loaded object can say how its kernels' types are spelt. */
+static ons_status describe_kernels(const build* self, ons__image* image, ons_error* error) {
+  void* handle = dlopen(self->object_path.data, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) {
+    const char* reason = dlerror();
+    return ons__error_native(error, ONS_STATUS_IO, "dlopen", 0,
+                             "the compiled kernels cannot be loaded: %s",
+                             reason ? reason : "unknown error");
+  }
+  ons_status status = ONS_STATUS_OK;
+  for (size_t i = 0; i < self->request->kernel_count && status == ONS_STATUS_OK; ++i) {
+    if (!self->dropped[i]) status = describe_kernel(self, handle, i, image, error);
+  }
+  dlclose(handle);
+  return status;
+}
+
+static ons_status make_image(const build* self, ons__image** out_image, ons_error* error) {
+  ons__image* image = ons__alloc(self->allocator, sizeof(*image));
+  if (!image) return ons__error_no_memory(error);
+  image->allocator = self->allocator;
+  image->kind = ONS__IMAGE_SHARED_OBJECT;
+  image->log = clean_log(self);
+  image->kernels =
+      ons__alloc_array(self->allocator, self->request->kernel_count, sizeof(*image->kernels));
+  ons_status status = image->log && image->kernels ? ONS_STATUS_OK : ons__error_no_memory(error);
+  if (status == ONS_STATUS_OK) {
+    status = ons__file_read(self->allocator, self->object_path.data, &image->code,
+                            &image->code_bytes, error);
+  }
+  if (status == ONS_STATUS_OK) status = describe_kernels(self, image, error);
+  if (status == ONS_STATUS_OK) {
+    *out_image = image;
+  } else {
+    ons__image_destroy(image);
+  }
+  return status;
+}
+
+/* ---- the service ------------------------------------------------------------------------ */
+
+static ons_status begin(build* self, ons_error* error) {
+  ons__string_init(&self->source_path, self->allocator);
+  ons__string_init(&self->object_path, self->allocator);
+  ons__string_init(&self->user_folder, self->allocator);
+  ons__string_init(&self->own_folder, self->allocator);
+  ons_status status = ons__temp_folder_create(self->allocator, &self->folder, error);
+  if (status != ONS_STATUS_OK) return status;
+  ons__string_appendf(&self->source_path, "%s/module.cpp", self->folder);
+  ons__string_appendf(&self->object_path, "%s/module.so", self->folder);
+  ons__string_appendf(&self->user_folder, "%s/user/", self->folder);
+  ons__string_appendf(&self->own_folder, "%s/own/", self->folder);
+  size_t count = self->request->kernel_count;
+  self->dropped = ons__alloc_array(self->allocator, count, sizeof(*self->dropped));
+  self->blamed = ons__alloc_array(self->allocator, count, sizeof(*self->blamed));
+  bool complete = ons__string_ok(&self->source_path) && ons__string_ok(&self->object_path) &&
+                  ons__string_ok(&self->user_folder) && ons__string_ok(&self->own_folder) &&
+                  self->dropped && self->blamed;
+  return complete ? ONS_STATUS_OK : ons__error_no_memory(error);
+}
+
+static void end(build* self) {
+  ons__temp_folder_remove(self->folder);
+  ons__free(self->allocator, self->folder);
+  ons__string_clear(&self->source_path);
+  ons__string_clear(&self->object_path);
+  ons__string_clear(&self->user_folder);
+  ons__string_clear(&self->own_folder);
+  ons__free(self->allocator, self->dropped);
+  ons__free(self->allocator, self->blamed);
+  ons__free(self->allocator, self->log);
+}
+
+ons_status ons__host_compiler_compile(ons__host_compiler* compiler,
+                                      const ons__compile_request* request,
+                                      ons__image** out_image, char** out_log,
+                                      ons_error* error) {
+  *out_image = NULL;
+  *out_log = NULL;
+  build self = {.allocator = request->allocator, .request = request};
+  ons_status status = ons__host_compiler_command(compiler, &self.command, error);
+  if (status != ONS_STATUS_OK) return status;
+  status = begin(&self, error);
+  if (status == ONS_STATUS_OK) status = write_headers(&self, error);
+  if (status == ONS_STATUS_OK) status = compile(&self, error);
+  if (status == ONS_STATUS_OK) status = make_image(&self, out_image, error);
+  if (self.log) *out_log = clean_log(&self);
+  end(&self);
+  return status;
+}
+
+ons_status ons__host_compiler_command(ons__host_compiler* compiler,
+                                      const ons__host_command** out_command, ons_error* error) {
+  ons__mutex_lock(&compiler->mutex);
+  bool found = compiler->found;
+  ons__mutex_unlock(&compiler->mutex);
+  *out_command = &compiler->command;
+  if (found) return ONS_STATUS_OK;
+
+  /* Outside the lock: `locate` is the host's code. Two threads may search at once. */
+  ons__host_command command = {0};
+  ons_status status = ons__host_search(&compiler->options, &command, error);
+  ons__mutex_lock(&compiler->mutex);
+  if (compiler->found) {
+    status = ONS_STATUS_OK;
+  } else if (status == ONS_STATUS_OK) {
+    compiler->command = command;
+    compiler->found = true;
+    command = (ons__host_command){0};
+  }
+  ons__mutex_unlock(&compiler->mutex);
+  ons__words_clear(&command.words);
+  return status;
+}
+
+ons_status ons__host_compiler_create(const ons__host_search_options* options,
+                                     ons__host_compiler** out_compiler, ons_error* error) {
+  ons__host_compiler* self = ons__alloc(options->allocator, sizeof(*self));
+  *out_compiler = self;
+  if (!self) return ons__error_no_memory(error);
+  self->options = *options;
+  ons__mutex_init(&self->mutex);
+  return ONS_STATUS_OK;
+}
+
+void ons__host_compiler_destroy(ons__host_compiler* compiler) {
+  if (!compiler) return;
+  ons__words_clear(&compiler->command.words);
+  ons__mutex_destroy(&compiler->mutex);
+  ons__free(compiler->options.allocator, compiler);
+}

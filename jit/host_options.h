@@ -1,0 +1,16 @@
+/* The command line of a host compiler. */
+#ifndef ONS_JIT_HOST_OPTIONS_H_
+#define ONS_JIT_HOST_OPTIONS_H_
+
+#include "jit/host_search.h"
+#include "jit/words.h"
+
+/* What every compile gets. A later option wins over these. */
+void ons__host_options_append_defaults(ons__words* words, ons__host_family family);
+
+/* The user's, which are spelt for NVRTC: options of its alone are dropped or translated, all
+ * others passed on. */
+void ons__host_options_append_user(ons__words* words, const char* const* options,
+                                   size_t option_count);
+
+#endif /* ONS_JIT_HOST_OPTIONS_H_ */

@@ -1,0 +1,335 @@
+/* Arguments that are not bound by the exchange table or as plain numbers, above all those
+ * of producers that are asked for a capsule by __dlpack__. */
+#include <string.h>
+
+#include "binding.h"
+
+static const char versioned_name[] = "dltensor_versioned";
+static const char used_versioned_name[] = "used_dltensor_versioned";
+static const char legacy_name[] = "dltensor";
+static const char used_legacy_name[] = "used_dltensor";
+
+/* ---- capsules
+ * ------------------------------------------------------------------------------ */
+
+static void release_versioned(void* object) {
+  DLManagedTensorVersioned* managed = object;
+  if (managed->deleter != NULL) managed->deleter(managed);
+}
+
+static void release_legacy(void* object) {
+  DLManagedTensor* managed = object;
+  if (managed->deleter != NULL) managed->deleter(managed);
+}
+
+/* From the renaming on the tensor is ours to delete, once, whatever happens next. */
+static void hold(onspy_call* call, bool retain, void* managed, void (*release)(void*)) {
+  ons_retained entry = {managed, release};
+  if (retain) {
+    call->retained[call->retained_count++] = entry;
+  } else {
+    call->temporary[call->temporary_count++] = entry;
+  }
+}
+
+static bool take_versioned(onspy_call* call, size_t index, PyObject* object,
+                           PyObject* capsule, bool retain) {
+  DLManagedTensorVersioned* managed = PyCapsule_GetPointer(capsule, versioned_name);
+  if (managed == NULL || PyCapsule_SetName(capsule, used_versioned_name) < 0)
+    return false;
+  hold(call, retain, managed, release_versioned);
+  if (managed->version.major != DLPACK_MAJOR_VERSION) {
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_type,
+        "a %.200s that hands over DLPack version %u, which is not understood",
+        Py_TYPE(object)->tp_name, (unsigned)managed->version.major);
+    return false;
+  }
+  call->tensors[index] = managed->dl_tensor;
+  /* What is written into a copy is lost. */
+  const uint64_t closed = DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_COPIED;
+  if (managed->flags & closed) call->args[index].flags |= ONS_ARG_READ_ONLY;
+  return true;
+}
+
+static bool take_legacy(onspy_call* call, size_t index, PyObject* capsule, bool retain) {
+  DLManagedTensor* managed = PyCapsule_GetPointer(capsule, legacy_name);
+  if (managed == NULL || PyCapsule_SetName(capsule, used_legacy_name) < 0) return false;
+  hold(call, retain, managed, release_legacy);
+  call->tensors[index] = managed->dl_tensor;
+  return true;
+}
+
+static bool take_capsule(onspy_call* call, size_t index, PyObject* object,
+                         PyObject* capsule, bool retain) {
+  bool taken;
+  if (PyCapsule_IsValid(capsule, versioned_name)) {
+    taken = take_versioned(call, index, object, capsule, retain);
+  } else if (PyCapsule_IsValid(capsule, legacy_name)) {
+    taken = take_legacy(call, index, capsule, retain);
+  } else {
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_type,
+        "a %.200s whose __dlpack__ gave %R, which is not an unused DLPack capsule",
+        Py_TYPE(object)->tp_name, capsule);
+    return false;
+  }
+  if (!taken) return false;
+  ons_arg* arg = &call->args[index];
+  arg->kind = ONS_ARG_TENSOR;
+  arg->value.tensor = &call->tensors[index];
+  return true;
+}
+
+/* ---- __dlpack__
+ * ---------------------------------------------------------------------------- */
+
+/* Was the exception raised by the call itself, the callee not knowing a keyword? One
+ * raised inside a Python function has that function's frame in its traceback. */
+static bool is_unknown_keyword(void) {
+  if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  bool outside = traceback == NULL;
+  PyErr_Restore(type, value, traceback);
+  return outside;
+}
+
+/* |stream| is NULL for host memory. Producers from before DLPack 1.0 do not know
+ * max_version; on devices none is asked without stream, as nothing would then order it.
+ */
+static PyObject* ask_capsule(onspy_state* state, PyObject* object, PyObject* stream) {
+  PyObject* args[4] = {object, stream, state->max_version, NULL};
+  PyObject* capsule;
+  if (stream != NULL) {
+    capsule =
+        PyObject_VectorcallMethod(state->str_dlpack, args, 1, state->ask_stream_version);
+  } else {
+    args[1] = state->max_version;
+    capsule = PyObject_VectorcallMethod(state->str_dlpack, args, 1, state->ask_version);
+  }
+  if (capsule != NULL || !is_unknown_keyword()) return capsule;
+  PyErr_Clear();
+  if (stream == NULL) return PyObject_CallMethodNoArgs(object, state->str_dlpack);
+  args[1] = stream;
+  return PyObject_VectorcallMethod(state->str_dlpack, args, 1, state->ask_stream);
+}
+
+static bool take_dlpack(onspy_call* call, size_t index, PyObject* object,
+                        PyObject* stream, bool retain) {
+  PyObject* capsule = ask_capsule(call->state, object, stream);
+  if (capsule == NULL) {
+    return onspy_raise_from_producer(call->kernel, index, object, "__dlpack__");
+  }
+  bool taken = take_capsule(call, index, object, capsule, retain);
+  Py_DECREF(capsule);
+  return taken;
+}
+
+bool onspy_dlpack_device(onspy_call* call, size_t index, PyObject* object,
+                         DLDevice* out_device) {
+  PyObject* pair = PyObject_CallMethodNoArgs(object, call->state->str_dlpack_device);
+  if (pair == NULL) {
+    return onspy_raise_from_producer(call->kernel, index, object, "__dlpack_device__");
+  }
+  PyObject* type = NULL;
+  PyObject* id = NULL;
+  if (PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2) {
+    type = PyNumber_Index(PyTuple_GET_ITEM(pair, 0));
+    id = type != NULL ? PyNumber_Index(PyTuple_GET_ITEM(pair, 1)) : NULL;
+  }
+  Py_DECREF(pair);
+  long type_value = type != NULL ? PyLong_AsLong(type) : 0;
+  long id_value = id != NULL ? PyLong_AsLong(id) : -1;
+  Py_XDECREF(type);
+  Py_XDECREF(id);
+  PyErr_Clear();
+  if (type_value <= 0 || type_value > INT16_MAX || id_value < 0 || id_value > INT32_MAX) {
+    onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
+                         "a %.200s whose __dlpack_device__ is no (type, index) pair",
+                         Py_TYPE(object)->tp_name);
+    return false;
+  }
+  *out_device = (DLDevice){(DLDeviceType)type_value, (int32_t)id_value};
+  return true;
+}
+
+/* Streams that a library tells, though its arrays do not: into the argument's flags. */
+static bool find_stream(onspy_call* call, size_t index, const onspy_producer* producer,
+                        DLDevice device) {
+  ons_arg* arg = &call->args[index];
+  const char* helper = producer->library == ONSPY_LIBRARY_TORCH  ? "torch_stream"
+                       : producer->library == ONSPY_LIBRARY_CUPY ? "cupy_stream"
+                                                                 : NULL;
+  if (helper == NULL) return true;
+  if (producer->cupy_stream != NULL) {
+    arg->stream = (void*)producer->cupy_stream();
+  } else {
+    PyObject* helpers = onspy_helpers(call->state);
+    PyObject* stream = helpers != NULL
+                           ? PyObject_CallMethod(helpers, helper, "i", device.device_id)
+                           : NULL;
+    if (stream == NULL) return false;
+    arg->stream = PyLong_AsVoidPtr(stream);
+    Py_DECREF(stream);
+    if (PyErr_Occurred()) return false;
+  }
+  arg->flags |= ONS_ARG_STREAM_KNOWN;
+  return true;
+}
+
+/* Where the exchange table is missing: torch's __dlpack__ refuses what requires grad,
+ * also for reading, and looks past the neg bit. A new reference to what is to be asked in
+ * its place. */
+static PyObject* torch_stand_in(onspy_call* call, size_t index, PyObject* object) {
+  PyObject* helpers = onspy_helpers(call->state);
+  PyObject* triple =
+      helpers != NULL ? PyObject_CallMethod(helpers, "torch_plain", "O", object) : NULL;
+  PyObject* plain;
+  const char* lazy;
+  int grad;
+  if (triple == NULL || !PyArg_ParseTuple(triple, "Opz", &plain, &grad, &lazy)) {
+    Py_XDECREF(triple);
+    return NULL;
+  }
+  if (grad) call->args[index].flags |= ONS_ARG_REQUIRES_GRAD;
+  if (lazy != NULL) {
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_value,
+        "a tensor that is a lazy %s view, whose memory holds other values; pass "
+        "x.resolve_%s()",
+        lazy, lazy);
+    plain = NULL;
+  }
+  Py_XINCREF(plain);
+  Py_DECREF(triple);
+  return plain;
+}
+
+static bool take_from(onspy_call* call, size_t index, PyObject* object,
+                      const onspy_producer* producer, PyObject* stream, bool retain) {
+  if (producer->library == ONSPY_LIBRARY_TORCH) {
+    PyObject* plain = torch_stand_in(call, index, object);
+    bool taken = plain != NULL && take_dlpack(call, index, plain, stream, retain);
+    Py_XDECREF(plain);
+    return taken;
+  }
+  bool taken = take_dlpack(call, index, object, stream, retain);
+  /* JAX's arrays are immutable, but its capsules cannot say so. */
+  if (taken && producer->library == ONSPY_LIBRARY_JAX) {
+    call->args[index].flags |= ONS_ARG_READ_ONLY;
+  }
+  return taken;
+}
+
+bool onspy_call_dlpack(onspy_call* call, size_t index, PyObject* object,
+                       const onspy_producer* producer) {
+  DLTensor* tensor = &call->tensors[index];
+  *tensor = (DLTensor){.data = NULL};
+  if (!onspy_dlpack_device(call, index, object, &tensor->device)) return false;
+  bool value = onspy_traits(call->kernel, index) & ONSPY_PARAMETER_VALUE;
+  if (onspy_on_host(tensor->device)) {
+    return take_from(call, index, object, producer, NULL, false) &&
+           (!value || onspy_scalar_from_tensor(call, index, object));
+  }
+  ons_arg* arg = &call->args[index];
+  arg->kind = ONS_ARG_PENDING;
+  arg->value.tensor = tensor;
+  call->device_seen = true;
+  if (value) return onspy_scalar_from_tensor(call, index, object);
+  ++call->pending_count;
+  return find_stream(call, index, producer, tensor->device);
+}
+
+bool onspy_call_ask(onspy_call* call, size_t index, PyObject* object,
+                    const onspy_producer* producer) {
+  ons_arg* arg = &call->args[index];
+  bool borrowed = arg->flags & ONS_ARG_STREAM_KNOWN;
+  PyObject* stream;
+  if (borrowed) {
+    /* The library has made sure that its stream is the launch stream: nothing to be done.
+     */
+    stream = PyLong_FromLong(-1);
+  } else {
+    /* DLPack's name for the legacy stream is 1. */
+    stream = PyLong_FromVoidPtr(call->plan.stream != NULL ? call->plan.stream : (void*)1);
+  }
+  if (stream == NULL) return false;
+  bool taken = take_from(call, index, object, producer, stream, !borrowed);
+  Py_DECREF(stream);
+  if (taken && !borrowed) arg->flags |= ONS_ARG_ORDERED;
+  return taken;
+}
+
+bool onspy_call_ask_output(onspy_call* call, size_t index, PyObject* object) {
+  bool on_host = onspy_on_host(call->plan.device);
+  PyObject* stream = NULL;
+  if (!on_host) {
+    stream = PyLong_FromVoidPtr(call->plan.stream != NULL ? call->plan.stream : (void*)1);
+    if (stream == NULL) return false;
+  }
+  bool taken = take_dlpack(call, index, object, stream, !on_host);
+  Py_XDECREF(stream);
+  if (taken) call->args[index].flags = on_host ? 0 : ONS_ARG_ORDERED;
+  return taken;
+}
+
+/* ---- by kind
+ * ------------------------------------------------------------------------------- */
+
+static bool refuse_unknown(onspy_call* call, size_t index, PyObject* object) {
+  const char* name = Py_TYPE(object)->tp_name;
+  const char* advice =
+      "pass an array with __dlpack__, __cuda_array_interface__ or a buffer, or a "
+      "number";
+  if (strstr(name, "Masked") != NULL) advice = "pass x.filled() or x.data";
+  if (strstr(name, "Tracer") != NULL) advice = "kernels cannot be called inside jax.jit";
+  onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
+                       "a %.200s, which is no argument for a kernel; %s", name, advice);
+  return false;
+}
+
+bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
+                     const onspy_producer* producer) {
+  switch (producer->kind) {
+    case ONSPY_KIND_NUMBER:
+      return onspy_scalar_from_number(call, index, object);
+    case ONSPY_KIND_BYTES:
+    case ONSPY_KIND_BUFFER:
+      return onspy_call_buffer(call, index, object, producer);
+    case ONSPY_KIND_ARRAY_INTERFACE:
+      return onspy_call_array_interface(call, index, object, producer);
+    case ONSPY_KIND_DLPACK:
+      return onspy_call_dlpack(call, index, object, producer);
+    case ONSPY_KIND_OUTPUT:
+      call->args[index].kind = ONS_ARG_NULL;
+      ++call->pending_count;
+      return true;
+    default:
+      return refuse_unknown(call, index, object);
+  }
+}
+
+bool onspy_device_of(onspy_call* call, size_t index, PyObject* object,
+                     const onspy_producer* producer, DLDevice* out_device) {
+  switch (producer->kind) {
+    case ONSPY_KIND_EXCHANGE:
+      return onspy_exchange_device(call, index, object, producer, out_device);
+    case ONSPY_KIND_DLPACK:
+      return onspy_dlpack_device(call, index, object, out_device);
+    case ONSPY_KIND_ARRAY_INTERFACE:
+      *out_device = (DLDevice){kDLCUDA, 0};
+      return !producer->has_dlpack ||
+             onspy_dlpack_device(call, index, object, out_device);
+    case ONSPY_KIND_OUTPUT: {
+      PyObject* like = ((onspy_output*)object)->like;
+      if (like == NULL || Py_IS_TYPE(like, call->state->output_type)) return true;
+      onspy_producer scratch;
+      const onspy_producer* inner =
+          onspy_producer_find(call->state, Py_TYPE(like), &scratch);
+      return inner != NULL && onspy_device_of(call, index, like, inner, out_device);
+    }
+    default:
+      return true;
+  }
+}

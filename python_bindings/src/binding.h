@@ -1,0 +1,353 @@
+/* What the files of the extension module share.
+ *
+ *   module.c         the module, its state, its functions
+ *   errors.c         the exception tree, ons_error -> exception
+ *   module_object.c  onstream.Module         kernel_object.c  onstream.Kernel
+ *   launcher.c       kernel[grid, block]     call.c           one call of it, the hot
+ * path producer.c       which protocol a type speaks, found once per type exchange.c
+ * arguments through an exchange table ask.c            ... through __dlpack__ buffer.c
+ * ... the buffer protocol array_interface.c  ... __cuda_array_interface__ scalar.c
+ * stream_arg.c  device_arg.c  dtype.c  output.c
+ *
+ * All functions need the GIL. Unless said otherwise, those that return bool or a pointer
+ * report failure as false or NULL with a Python exception set. */
+#ifndef ONSPY_BINDING_H_
+#define ONSPY_BINDING_H_
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <onstream/onstream.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <structmember.h>
+
+/* ---- errors
+ * ----------------------------------------------------------------------------- */
+
+/* XX(identifier, Python name) in the order in which they are created. */
+#define ONSPY_ERRORS(XX)                   \
+  XX(base, "Error")                        \
+  XX(compile, "CompileError")              \
+  XX(argument, "ArgumentError")            \
+  XX(argument_type, "ArgumentTypeError")   \
+  XX(argument_value, "ArgumentValueError") \
+  XX(order, "OrderError")                  \
+  XX(device, "DeviceError")                \
+  XX(unavailable, "UnavailableError")      \
+  XX(not_found, "NotFoundError")
+
+/* Interned names: XX(identifier, text). */
+#define ONSPY_NAMES(XX)                           \
+  XX(dlpack, "__dlpack__")                        \
+  XX(dlpack_device, "__dlpack_device__")          \
+  XX(exchange_api, "__dlpack_c_exchange_api__")   \
+  XX(array_interface, "__cuda_array_interface__") \
+  XX(cuda_stream_protocol, "__cuda_stream__")     \
+  XX(module, "__module__")                        \
+  XX(stream, "stream")                            \
+  XX(max_version, "max_version")                  \
+  XX(cuda_stream, "cuda_stream")                  \
+  XX(ptr, "ptr")                                  \
+  XX(handle, "handle")                            \
+  XX(item, "item")                                \
+  XX(shape, "shape")                              \
+  XX(typestr, "typestr")                          \
+  XX(strides, "strides")                          \
+  XX(mask, "mask")                                \
+  XX(data, "data")                                \
+  XX(version, "version")                          \
+  XX(dtype, "dtype")                              \
+  XX(name, "name")                                \
+  XX(view, "view")                                \
+  XX(log, "log")                                  \
+  XX(source, "source")                            \
+  XX(line, "line")                                \
+  XX(code, "code")
+
+/* ---- state
+ * ------------------------------------------------------------------------------ */
+
+typedef struct onspy_producer onspy_producer;
+typedef struct onspy_launcher onspy_launcher;
+
+enum {
+  ONSPY_PRODUCER_SLOTS = 256, /* of the open-addressed table; a power of two */
+  ONSPY_PRODUCER_LIMIT = 192, /* types remembered; further ones are looked up anew */
+  ONSPY_FREE_LAUNCHERS = 16,
+  ONSPY_STACK_ARGUMENTS = 24, /* more go to the heap */
+  ONSPY_RELEASE_GIL_THREADS = 1
+                              << 14 /* CPU launches of at least so many threads run
+                                       without the GIL; giving it up costs about 100 ns */
+};
+
+typedef struct onspy_state {
+#define ONSPY_FIELD(id, text) PyObject* error_##id;
+  ONSPY_ERRORS(ONSPY_FIELD)
+#undef ONSPY_FIELD
+#define ONSPY_FIELD(id, text) PyObject* str_##id;
+  ONSPY_NAMES(ONSPY_FIELD)
+#undef ONSPY_FIELD
+  PyTypeObject* module_type;
+  PyTypeObject* kernel_type;
+  PyTypeObject* launcher_type;
+  PyTypeObject* output_type;
+  PyObject* helpers;            /* onstream._helpers, imported at the first need */
+  PyObject* max_version;        /* (1, 3) */
+  PyObject* ask_stream_version; /* keyword tuples of __dlpack__ calls */
+  PyObject* ask_stream;
+  PyObject* ask_version;
+  ons_runtime* runtime; /* made at the first need */
+  onspy_producer* producers[ONSPY_PRODUCER_SLOTS];
+  size_t producer_count;
+  onspy_launcher* free_launchers[ONSPY_FREE_LAUNCHERS];
+  size_t free_launcher_count;
+} onspy_state;
+
+/* The runtime of this interpreter (borrowed). */
+ons_runtime* onspy_runtime(onspy_state* state);
+/* onstream._helpers (borrowed). */
+PyObject* onspy_helpers(onspy_state* state);
+
+/* ---- objects
+ * ---------------------------------------------------------------------------- */
+
+typedef struct onspy_module {
+  PyObject_HEAD onspy_state* state;
+  ons_module* handle;
+  PyObject* name;       /* str */
+  PyObject* source;     /* str, or None for a file */
+  PyObject* kernels;    /* dict: name expression -> Kernel */
+  PyObject* attributes; /* the instance's dict: kernels that attribute access finds */
+} onspy_module;
+
+/* What the binding itself must know of a parameter. */
+enum {
+  ONSPY_PARAMETER_WRITTEN = 1, /* a pointer or view to non-const */
+  ONSPY_PARAMETER_VALUE = 2    /* a scalar or struct: a tensor must be read on the host */
+};
+
+typedef struct onspy_slot {
+  const onspy_producer* producer; /* of the argument seen last here; owned by the state */
+  uint32_t traits;
+} onspy_slot;
+
+typedef struct onspy_kernel {
+  PyObject_HEAD onspy_state* state;
+  onspy_module* module;
+  ons_kernel* handle;
+  bool known; /* the signature is: slots and parameters are filled */
+  size_t slot_count;
+  onspy_slot* slots;
+  ons_parameter* parameters;
+} onspy_kernel;
+
+struct onspy_launcher {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  onspy_kernel* kernel;
+  PyObject* stream; /* keeps the stream's owner alive; NULL for none */
+  ons_launch launch;
+};
+
+typedef struct onspy_output {
+  PyObject_HEAD PyObject* like; /* the array to take after, or NULL */
+  PyObject* shape;              /* tuple of int, or NULL */
+  PyObject* dtype;              /* str, or NULL */
+} onspy_output;
+
+/* ---- producers
+ * -------------------------------------------------------------------------- */
+
+typedef enum onspy_kind {
+  ONSPY_KIND_FLOAT, /* exact float, and so on */
+  ONSPY_KIND_INT,
+  ONSPY_KIND_BOOL,
+  ONSPY_KIND_NONE,
+  ONSPY_KIND_EXCHANGE, /* speaks the C exchange table */
+  ONSPY_KIND_DLPACK,
+  ONSPY_KIND_ARRAY_INTERFACE,
+  ONSPY_KIND_BUFFER,
+  ONSPY_KIND_BYTES,  /* bytes, bytearray, memoryview */
+  ONSPY_KIND_NUMBER, /* numpy scalars, subclasses of float, anything with __index__ */
+  ONSPY_KIND_OUTPUT,
+  ONSPY_KIND_UNKNOWN
+} onspy_kind;
+
+typedef enum onspy_library {
+  ONSPY_LIBRARY_OTHER,
+  ONSPY_LIBRARY_TORCH,
+  ONSPY_LIBRARY_CUPY,
+  ONSPY_LIBRARY_JAX,
+  ONSPY_LIBRARY_NUMPY,
+  ONSPY_LIBRARY_NUMBA
+} onspy_library;
+
+/* What is known of an exact type. Immutable, and owned by the state for its whole life,
+ * so that call sites may point at it. */
+struct onspy_producer {
+  PyTypeObject* type; /* strong: its address cannot be reused */
+  onspy_kind kind;
+  onspy_library library;
+  bool has_dlpack;
+  const DLPackExchangeAPI* exchange;
+  /* torch: its own checks, which the exchange table skips; NULL elsewhere. Owners are in
+     the type's method table, which the reference to the type keeps. */
+  PyGetSetDef* requires_grad;
+  PyCFunction is_neg;
+  PyCFunction is_conj;
+  intptr_t (*cupy_stream)(void); /* of the current device; NULL with several devices */
+};
+
+/* The entry of an exact type (borrowed); |scratch| once ONSPY_PRODUCER_LIMIT types are
+ * known, good for as long as the caller has an object of the type. */
+const onspy_producer* onspy_producer_find(onspy_state* state, PyTypeObject* type,
+                                          onspy_producer* scratch);
+void onspy_producer_clear(onspy_state* state);
+int onspy_producer_traverse(onspy_state* state, visitproc visit, void* arg);
+
+/* ---- one call
+ * --------------------------------------------------------------------------- */
+
+typedef struct onspy_call {
+  onspy_state* state;
+  onspy_kernel* kernel;
+  const ons_launch* launch;
+  PyObject* const* objects; /* the arguments, as given */
+  size_t count;
+  ons_arg* args;
+  DLTensor* tensors;       /* one per argument */
+  ons_retained* temporary; /* released after the call; room for two per argument */
+  ons_retained*
+      retained;       /* kept until the device is past the launch; room for one each */
+  PyObject** outputs; /* owned; room for one each */
+  size_t temporary_count, retained_count, output_count;
+  size_t pending_count; /* arguments that need the second pass */
+  ons_launch_plan plan; /* valid in the second pass */
+  bool finish_outputs;  /* some output is to be exchanged for another object in the end */
+  bool device_seen;     /* some tensor is not in plain host memory */
+  /* The stream asked for last, as most calls have one producer and one device. */
+  const DLPackExchangeAPI* stream_api;
+  DLDevice stream_device;
+  void* stream;
+} onspy_call;
+
+/* Calls |kernel| on the objects; returns the outputs or None. */
+PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
+                            PyObject* const* objects, size_t count);
+
+/* Fills args[index] from an object through its exchange table, checks included. */
+bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
+                         const onspy_producer* producer);
+/* Fills args[index] from any other kind; may leave it ONS_ARG_PENDING. */
+bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
+                     const onspy_producer* producer);
+bool onspy_call_buffer(onspy_call* call, size_t index, PyObject* object,
+                       const onspy_producer* producer);
+bool onspy_call_array_interface(onspy_call* call, size_t index, PyObject* object,
+                                const onspy_producer* producer);
+/* ... through __dlpack__, pending if it is on a device. */
+bool onspy_call_dlpack(onspy_call* call, size_t index, PyObject* object,
+                       const onspy_producer* producer);
+bool onspy_dlpack_device(onspy_call* call, size_t index, PyObject* object,
+                         DLDevice* out_device);
+/* Memory for the extents of tensors[index], freed after the call. */
+int64_t* onspy_call_extents(onspy_call* call, size_t count);
+/* Asks for an output that JAX has just made: written through before anyone sees it. */
+bool onspy_call_ask_output(onspy_call* call, size_t index, PyObject* object);
+/* Asks a pending argument's producer for the tensor, ordered onto the plan's stream. */
+bool onspy_call_ask(onspy_call* call, size_t index, PyObject* object,
+                    const onspy_producer* producer);
+/* Only the device of an object's memory; type 0 for what has no device of its own. May
+ * overwrite tensors[index] and add to call->temporary. */
+bool onspy_device_of(onspy_call* call, size_t index, PyObject* object,
+                     const onspy_producer* producer, DLDevice* out_device);
+bool onspy_exchange_device(onspy_call* call, size_t index, PyObject* object,
+                           const onspy_producer* producer, DLDevice* out_device);
+void onspy_call_release_temporary(onspy_call* call);
+
+static inline uint32_t onspy_traits(const onspy_kernel* kernel, size_t index) {
+  return index < kernel->slot_count ? kernel->slots[index].traits : 0;
+}
+static inline bool onspy_on_host(DLDevice device) {
+  return device.device_type == kDLCPU || device.device_type == kDLCUDAHost ||
+         device.device_type == kDLROCMHost;
+}
+
+/* Scalars. Fill |out_arg| from a number object, from a 0-dimensional host tensor. */
+bool onspy_scalar_from_number(onspy_call* call, size_t index, PyObject* object);
+bool onspy_scalar_from_tensor(onspy_call* call, size_t index, PyObject* object);
+bool onspy_scalar_from_int(onspy_call* call, size_t index, PyObject* object);
+
+/* ---- outputs, dtypes, streams, devices
+ * -------------------------------------------------- */
+
+/* Allocates the output asked for by objects[index] and puts it into args[index]. */
+bool onspy_output_allocate(onspy_call* call, size_t index);
+/* Exchanges what is in call->outputs for what the caller gets; after the launch. */
+bool onspy_outputs_finish(onspy_call* call);
+PyObject* onspy_output_empty(onspy_state* state, PyObject* shape, PyObject* dtype);
+PyObject* onspy_output_like(onspy_state* state, PyObject* like);
+
+/* "float32" of anything that names a dtype (new reference). */
+PyObject* onspy_dtype_name(onspy_state* state, PyObject* dtype);
+/* The DLPack type of such a name; false without an exception where there is none. */
+bool onspy_dtype_from_name(const char* name, DLDataType* out_dtype);
+/* Of a NumPy typestr ("<f4"), of a buffer's format with its item size; ditto. */
+bool onspy_dtype_from_typestr(const char* typestr, DLDataType* out_dtype);
+bool onspy_dtype_from_format(const char* format, Py_ssize_t item_bytes,
+                             DLDataType* out_dtype);
+
+/* Reads stream=. `*out_given` is false for None. */
+bool onspy_stream_parse(onspy_state* state, PyObject* stream, bool* out_given,
+                        void** out_stream);
+/* Reads device=: None takes the first GPU, else the CPU. */
+bool onspy_device_parse(onspy_state* state, PyObject* device, DLDevice* out_device);
+
+/* ---- kernels, launchers
+ * ------------------------------------------------------------------ */
+
+PyObject* onspy_kernel_new(onspy_module* module, PyObject* name);
+/* Compiles where needed, without the GIL, and reads the signature. */
+bool onspy_kernel_prepare(onspy_kernel* kernel, DLDevice device);
+/* Fills a launch from kernel[...]'s parts; |shared| and |stream| may be NULL. */
+bool onspy_launch_parse(onspy_state* state, PyObject* grid, PyObject* block,
+                        PyObject* shared, PyObject* stream, ons_launch* out_launch);
+PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key);
+PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs);
+
+/* ---- raising
+ * ----------------------------------------------------------------------------- */
+
+/* Each returns NULL. */
+void* onspy_raise(onspy_state* state, const ons_error* error);
+void* onspy_raise_compile(onspy_module* module, const ons_error* error,
+                          const ons_blob* log);
+/* "kernel 'axpy', argument 2 ('x'): declared const float*, got MESSAGE"; an exception
+ * that is already set becomes the cause. |kind| is one of the state's error classes. */
+void* onspy_raise_argument(onspy_kernel* kernel, size_t index, PyObject* kind,
+                           const char* format, ...);
+
+/* "... got a TYPE whose WHAT raised ...", with the exception that is set, which becomes
+ * the cause; interrupts stay as they are. |object| may be the type itself. Returns false.
+ */
+bool onspy_raise_from_producer(onspy_kernel* kernel, size_t index, PyObject* object,
+                               const char* what);
+
+/* ---- types and set-up
+ * -------------------------------------------------------------------- */
+
+/* A function in a type's or module's slot: ISO C has no conversion to void*. */
+#define ONSPY_FUNCTION(function) ((void*)(uintptr_t)(function))
+
+extern PyType_Spec onspy_module_spec;
+extern PyType_Spec onspy_kernel_spec;
+extern PyType_Spec onspy_launcher_spec;
+extern PyType_Spec onspy_output_spec;
+bool onspy_errors_create(onspy_state* state, PyObject* module);
+
+/* The state of the type that defines |self|; none of our types can be subclassed. */
+static inline onspy_state* onspy_state_of(PyObject* self) {
+  return (onspy_state*)PyType_GetModuleState(Py_TYPE(self));
+}
+
+#endif /* ONSPY_BINDING_H_ */

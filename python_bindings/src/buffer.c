@@ -1,0 +1,136 @@
+/* Arguments through the buffer protocol: NumPy arrays, and whatever else exports host
+ * memory. */
+#include "binding.h"
+
+/* An export and the strides of its tensor; kept until the call is over. Never moved:
+ * exporters may let the view point into itself. */
+typedef struct export {
+  Py_buffer view;
+  int64_t strides[PyBUF_MAX_NDIM];
+}
+export;
+
+static void release_export(void* object) {
+  export* held = object;
+  PyBuffer_Release(&held->view);
+  PyMem_Free(held);
+}
+
+/* Exports |object|; the call holds the export. PyBUF_RECORDS_RO: strides, format, maybe
+ * read-only; exporters that need suboffsets refuse it. */
+static export* take_export(onspy_call* call, PyObject* object) {
+  export* held = PyMem_Malloc(sizeof *held);
+  if (held == NULL) return (export*)PyErr_NoMemory();
+  if (PyObject_GetBuffer(object, &held->view, PyBUF_RECORDS_RO) < 0) {
+    PyMem_Free(held);
+    return NULL;
+  }
+  call->temporary[call->temporary_count++] = (ons_retained){held, release_export};
+  return held;
+}
+
+static bool convert_strides(export* held) {
+  const Py_buffer* view = &held->view;
+  for (int i = 0; i < view->ndim; ++i) {
+    if (view->itemsize == 0 || view->strides[i] % view->itemsize != 0) return false;
+    held->strides[i] = view->strides[i] / view->itemsize;
+  }
+  return true;
+}
+
+static bool pass_tensor(onspy_call* call, size_t index, PyObject* object, export* held,
+                        DLDataType dtype) {
+  const Py_buffer* view = &held->view;
+  if (!convert_strides(held)) {
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_value,
+        "a %.200s whose strides are not multiples of its elements' size; pass a "
+        "contiguous copy",
+        Py_TYPE(object)->tp_name);
+    return false;
+  }
+  call->tensors[index] = (DLTensor){.data = view->buf,
+                                    .device = {kDLCPU, 0},
+                                    .ndim = view->ndim,
+                                    .dtype = dtype,
+                                    .shape = (int64_t*)view->shape,
+                                    .strides = held->strides};
+  ons_arg* arg = &call->args[index];
+  arg->kind = ONS_ARG_TENSOR;
+  arg->value.tensor = &call->tensors[index];
+  if (view->readonly) arg->flags |= ONS_ARG_READ_ONLY;
+  return true;
+}
+
+static bool pass_bytes(onspy_call* call, size_t index, PyObject* object,
+                       const export* held) {
+  if (!PyBuffer_IsContiguous(&held->view, 'C')) {
+    onspy_raise_argument(call->kernel, index, call->state->error_argument_value,
+                         "a %.200s whose bytes are not contiguous",
+                         Py_TYPE(object)->tp_name);
+    return false;
+  }
+  ons_arg* arg = &call->args[index];
+  arg->kind = ONS_ARG_BYTES;
+  arg->value.bytes = held->view.buf;
+  arg->size_bytes = (size_t)held->view.len;
+  return true;
+}
+
+/* NumPy exports no buffers of dtypes that Python has no letter for (bfloat16, float8):
+ * those are exported as integers of the same size, under their own name. */
+static export* take_renamed(onspy_call* call, PyObject* object, DLDataType* out_dtype) {
+  PyErr_Clear();
+  PyObject* helpers = onspy_helpers(call->state);
+  PyObject* pair =
+      helpers != NULL ? PyObject_CallMethod(helpers, "numpy_bits", "O", object) : NULL;
+  export* held = NULL;
+  PyObject* bits;
+  const char* name;
+  if (pair != NULL && PyArg_ParseTuple(pair, "Os", &bits, &name) &&
+      onspy_dtype_from_name(name, out_dtype)) {
+    held = take_export(call, bits); /* which keeps |bits| */
+  }
+  Py_XDECREF(pair);
+  return held;
+}
+
+static bool refuse_elements(onspy_call* call, size_t index, PyObject* object) {
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) return false;
+  PyObject* dtype = PyObject_GetAttr(object, call->state->str_dtype);
+  if (dtype != NULL) {
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_type,
+        "a %.200s of dtype %R, which no kernel takes (not native, or not a "
+        "number)",
+        Py_TYPE(object)->tp_name, dtype);
+    Py_DECREF(dtype);
+    return false;
+  }
+  PyErr_Clear();
+  onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
+                       "a %.200s whose buffer no kernel takes", Py_TYPE(object)->tp_name);
+  return false;
+}
+
+bool onspy_call_buffer(onspy_call* call, size_t index, PyObject* object,
+                       const onspy_producer* producer) {
+  DLDataType dtype = {0};
+  bool value = onspy_traits(call->kernel, index) & ONSPY_PARAMETER_VALUE;
+  export* held = take_export(call, object);
+  bool named = held != NULL &&
+               onspy_dtype_from_format(held->view.format, held->view.itemsize, &dtype);
+  if (held == NULL && producer->library == ONSPY_LIBRARY_NUMPY) {
+    held = take_renamed(call, object, &dtype);
+    named = held != NULL;
+  }
+  if (held == NULL) return refuse_elements(call, index, object);
+  bool number = held->view.ndim == 0 && named && producer->kind != ONSPY_KIND_BYTES;
+  if (value && !number && producer->library != ONSPY_LIBRARY_NUMPY) {
+    return pass_bytes(call, index, object, held);
+  }
+  if (value && !named) return pass_bytes(call, index, object, held); /* a record */
+  if (!named) return refuse_elements(call, index, object);
+  if (!pass_tensor(call, index, object, held, dtype)) return false;
+  return !value || onspy_scalar_from_tensor(call, index, object);
+}

@@ -1,0 +1,246 @@
+/* One call of a kernel: classify the arguments, fill the library's argument array,
+ * launch.
+ *
+ * What is common (numbers, and arrays of producers with an exchange table) is bound in
+ * one pass without allocation. Producers that must be told the launch stream before they
+ * hand a tensor over are left pending in that pass; the library is then asked where the
+ * launch would go, and they after that. */
+#include <string.h>
+
+#include "binding.h"
+
+static void release_all(ons_retained* entries, size_t count) {
+  for (size_t i = 0; i < count; ++i) entries[i].release(entries[i].object);
+}
+
+/* ---- the first pass
+ * ---------------------------------------------------------------------- */
+
+static const onspy_producer* producer_at(onspy_call* call, size_t index,
+                                         PyTypeObject* type, onspy_producer* scratch) {
+  onspy_slot* slot =
+      index < call->kernel->slot_count ? &call->kernel->slots[index] : NULL;
+  if (slot != NULL && slot->producer != NULL && slot->producer->type == type) {
+    return slot->producer;
+  }
+  const onspy_producer* producer = onspy_producer_find(call->state, type, scratch);
+  if (slot != NULL && producer != scratch) slot->producer = producer;
+  return producer;
+}
+
+static bool gather_one(onspy_call* call, size_t index, PyObject* object) {
+  onspy_producer scratch;
+  const onspy_producer* producer = producer_at(call, index, Py_TYPE(object), &scratch);
+  if (producer == NULL) return false;
+  ons_arg* arg = &call->args[index];
+  arg->flags = 0;
+  switch (producer->kind) {
+    case ONSPY_KIND_EXCHANGE:
+      return onspy_call_exchange(call, index, object, producer);
+    case ONSPY_KIND_INT:
+      return onspy_scalar_from_int(call, index, object);
+    case ONSPY_KIND_FLOAT:
+      arg->kind = ONS_ARG_FLOAT;
+      arg->value.f = PyFloat_AS_DOUBLE(object);
+      return true;
+    case ONSPY_KIND_BOOL:
+      arg->kind = ONS_ARG_BOOL;
+      arg->value.i = object == Py_True;
+      return true;
+    case ONSPY_KIND_NONE:
+      arg->kind = ONS_ARG_NULL;
+      return true;
+    default:
+      return onspy_call_slow(call, index, object, producer);
+  }
+}
+
+/* ---- the second pass
+ * ---------------------------------------------------------------------- */
+
+/* No pending argument is of unknown order under capture: ons_launch_resolve has refused
+ * that. */
+static bool finish_pending(onspy_call* call) {
+  for (size_t i = 0; i < call->count; ++i) {
+    if (call->args[i].kind != ONS_ARG_PENDING) continue;
+    PyObject* object = call->objects[i];
+    onspy_producer scratch;
+    const onspy_producer* producer = producer_at(call, i, Py_TYPE(object), &scratch);
+    if (producer == NULL || !onspy_call_ask(call, i, object, producer)) return false;
+  }
+  for (size_t i = 0; i < call->count; ++i) {
+    if (!Py_IS_TYPE(call->objects[i], call->state->output_type)) continue;
+    if (!onspy_output_allocate(call, i)) return false;
+  }
+  return true;
+}
+
+static bool second_pass(onspy_call* call, ons_launch* launch) {
+  ons_launch_plan* plan = &call->plan;
+  ons_error error = ONS_ERROR_INIT;
+  *plan = (ons_launch_plan)ONS_LAUNCH_PLAN_INIT;
+  if (ons_launch_resolve(call->kernel->handle, launch, call->args, call->count, plan,
+                         &error) != ONS_STATUS_OK) {
+    return onspy_raise(call->state, &error) != NULL;
+  }
+  if (!finish_pending(call)) return false;
+  launch->device = plan->device;
+  launch->flags |= ONS_LAUNCH_DEVICE;
+  if (!onspy_on_host(plan->device)) {
+    launch->stream = plan->stream;
+    launch->flags |= ONS_LAUNCH_STREAM;
+  }
+  return true;
+}
+
+/* ---- the first call
+ * ------------------------------------------------------------------------ */
+
+/* Compiles for the device that the launch will be on, so that the signature is known
+ * before the arguments are looked at more closely: the first device array's, else the
+ * CPU. */
+static bool prepare_for_arguments(onspy_call* call) {
+  DLDevice device = {kDLCPU, 0};
+  for (size_t i = 0; i < call->count && onspy_on_host(device); ++i) {
+    onspy_producer scratch;
+    PyObject* object = call->objects[i];
+    const onspy_producer* producer =
+        onspy_producer_find(call->state, Py_TYPE(object), &scratch);
+    DLDevice found = {(DLDeviceType)0, 0};
+    if (producer == NULL || !onspy_device_of(call, i, object, producer, &found))
+      return false;
+    if ((int)found.device_type != 0 && !onspy_on_host(found)) device = found;
+  }
+  onspy_call_release_temporary(call);
+  if (device.device_type == kDLCUDAManaged) device.device_type = kDLCUDA;
+  return onspy_kernel_prepare(call->kernel, device);
+}
+
+/* ---- launching
+ * ------------------------------------------------------------------------------ */
+
+static bool is_long(const onspy_call* call) {
+  const ons_launch* launch = call->launch;
+  double threads = 1;
+  for (int i = 0; i < 3; ++i) threads *= (double)launch->grid[i] * launch->block[i];
+  return !call->device_seen && threads >= ONSPY_RELEASE_GIL_THREADS;
+}
+
+static ons_status launch_once(const onspy_call* call, const ons_launch* launch,
+                              ons_error* error) {
+  ons_kernel* handle = call->kernel->handle;
+  if (!is_long(call))
+    return ons_kernel_launch(handle, launch, call->args, call->count, error);
+  ons_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = ons_kernel_launch(handle, launch, call->args, call->count, error);
+  Py_END_ALLOW_THREADS;
+  return status;
+}
+
+static bool launch_prepared(onspy_call* call, const ons_launch* launch) {
+  ons_error error;
+  error.struct_size = sizeof error;
+  error.launched = 0;
+  ons_status status = launch_once(call, launch, &error);
+  if (status == ONS_STATUS_NOT_READY) {
+    ons_launch_plan plan = ONS_LAUNCH_PLAN_INIT;
+    status = ons_launch_resolve(call->kernel->handle, launch, call->args, call->count,
+                                &plan, &error);
+    if (status == ONS_STATUS_OK) {
+      if (!onspy_kernel_prepare(call->kernel, plan.device)) return false;
+      status = launch_once(call, launch, &error);
+    }
+  }
+  if (status == ONS_STATUS_OK || error.launched) call->retained_count = 0;
+  return status == ONS_STATUS_OK || onspy_raise(call->state, &error) != NULL;
+}
+
+void onspy_call_release_temporary(onspy_call* call) {
+  size_t count = call->temporary_count;
+  call->temporary_count = 0;
+  release_all(call->temporary, count);
+}
+
+static PyObject* take_outputs(onspy_call* call) {
+  if (call->output_count == 0) Py_RETURN_NONE;
+  PyObject* result;
+  if (call->output_count == 1) {
+    result = call->outputs[0];
+  } else {
+    result = PyTuple_New((Py_ssize_t)call->output_count);
+    if (result == NULL) return NULL;
+    for (size_t i = 0; i < call->output_count; ++i) {
+      PyTuple_SET_ITEM(result, (Py_ssize_t)i, call->outputs[i]);
+    }
+  }
+  call->output_count = 0;
+  return result;
+}
+
+static bool run(onspy_call* call) {
+  if (!call->kernel->known && !prepare_for_arguments(call)) return false;
+  for (size_t i = 0; i < call->count; ++i) {
+    if (!gather_one(call, i, call->objects[i])) return false;
+  }
+  if (call->pending_count == 0 && call->retained_count == 0) {
+    return launch_prepared(call, call->launch);
+  }
+  ons_launch launch = *call->launch;
+  if (call->pending_count > 0 && !second_pass(call, &launch)) return false;
+  launch.retained = call->retained;
+  launch.retained_count = call->retained_count;
+  return launch_prepared(call, &launch);
+}
+
+static PyObject* run_and_release(onspy_call* call) {
+  PyObject* result = run(call) && onspy_outputs_finish(call) ? take_outputs(call) : NULL;
+  if (call->temporary_count + call->retained_count + call->output_count == 0)
+    return result;
+  /* Deleters may run Python code, which must not see our exception. */
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  onspy_call_release_temporary(call);
+  release_all(call->retained, call->retained_count);
+  for (size_t i = 0; i < call->output_count; ++i) Py_DECREF(call->outputs[i]);
+  PyErr_Restore(type, value, traceback);
+  return result;
+}
+
+static PyObject* call_with_heap(onspy_call* call) {
+  size_t per_argument =
+      sizeof(ons_arg) + sizeof(DLTensor) + 3 * sizeof(ons_retained) + sizeof(PyObject*);
+  char* memory = PyMem_Calloc(call->count, per_argument);
+  if (memory == NULL) return PyErr_NoMemory();
+  call->args = (ons_arg*)memory;
+  call->tensors = (DLTensor*)(call->args + call->count);
+  call->temporary = (ons_retained*)(call->tensors + call->count);
+  call->retained = call->temporary + 2 * call->count;
+  call->outputs = (PyObject**)(call->retained + call->count);
+  PyObject* result = run_and_release(call);
+  PyMem_Free(memory);
+  return result;
+}
+
+PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
+                            PyObject* const* objects, size_t count) {
+  /* The arrays are filled as far as they are used; zeroing them would cost more than
+   * binding. */
+  ons_arg args[ONSPY_STACK_ARGUMENTS];
+  DLTensor tensors[ONSPY_STACK_ARGUMENTS];
+  ons_retained temporary[2 * ONSPY_STACK_ARGUMENTS];
+  ons_retained retained[ONSPY_STACK_ARGUMENTS];
+  PyObject* outputs[ONSPY_STACK_ARGUMENTS];
+  onspy_call call = {.state = kernel->state,
+                     .kernel = kernel,
+                     .launch = launch,
+                     .objects = objects,
+                     .count = count};
+  if (count > ONSPY_STACK_ARGUMENTS) return call_with_heap(&call);
+  call.args = args;
+  call.tensors = tensors;
+  call.temporary = temporary;
+  call.retained = retained;
+  call.outputs = outputs;
+  return run_and_release(&call);
+}

@@ -1,0 +1,344 @@
+/* onstream.Kernel: one kernel of a module, and how a launch is configured. */
+#include <string.h>
+
+#include "binding.h"
+
+/* ---- construction
+ * ----------------------------------------------------------------------- */
+
+PyObject* onspy_kernel_new(onspy_module* module, PyObject* name) {
+  onspy_state* state = module->state;
+  PyTypeObject* type = state->kernel_type;
+  const char* text = PyUnicode_AsUTF8(name);
+  if (text == NULL) return NULL;
+  if (type == NULL) {
+    PyErr_SetString(PyExc_RuntimeError, "the interpreter is shutting down");
+    return NULL;
+  }
+  ons_kernel* handle = NULL;
+  ons_error error = ONS_ERROR_INIT;
+  if (ons_module_kernel(module->handle, text, &handle, &error) != ONS_STATUS_OK) {
+    return onspy_raise(state, &error);
+  }
+  onspy_kernel* self = (onspy_kernel*)type->tp_alloc(type, 0);
+  if (self == NULL) {
+    ons_kernel_release(handle);
+    return NULL;
+  }
+  self->state = state;
+  self->module = (onspy_module*)Py_NewRef((PyObject*)module);
+  self->handle = handle;
+  return (PyObject*)self;
+}
+
+/* ---- preparation
+ * ------------------------------------------------------------------------ */
+
+static uint32_t traits_of(const ons_parameter* parameter) {
+  bool tensor =
+      parameter->kind == ONS_PARAMETER_POINTER || parameter->kind == ONS_PARAMETER_VIEW;
+  if (!tensor) return ONSPY_PARAMETER_VALUE;
+  return parameter->is_const ? 0 : ONSPY_PARAMETER_WRITTEN;
+}
+
+/* Copies what calls need of the signature. The same for every device. */
+static bool learn_signature(onspy_kernel* self) {
+  if (self->known) return true;
+  ons_error error = ONS_ERROR_INIT;
+  size_t count = 0;
+  if (ons_kernel_parameter_count(self->handle, &count, &error) != ONS_STATUS_OK) {
+    return onspy_raise(self->state, &error) != NULL;
+  }
+  self->slots = PyMem_Calloc(count + 1, sizeof *self->slots);
+  self->parameters = PyMem_Calloc(count + 1, sizeof *self->parameters);
+  if (self->slots == NULL || self->parameters == NULL) goto fail;
+  for (size_t i = 0; i < count; ++i) {
+    ons_parameter* parameter = &self->parameters[i];
+    parameter->struct_size = sizeof *parameter;
+    if (ons_kernel_parameter(self->handle, i, parameter, &error) != ONS_STATUS_OK) {
+      onspy_raise(self->state, &error);
+      goto fail;
+    }
+    self->slots[i].traits = traits_of(parameter);
+  }
+  self->slot_count = count;
+  self->known = true;
+  return true;
+
+fail:
+  PyMem_Free(self->slots);
+  PyMem_Free(self->parameters);
+  self->slots = NULL;
+  self->parameters = NULL;
+  if (!PyErr_Occurred()) PyErr_NoMemory();
+  return false;
+}
+
+bool onspy_kernel_prepare(onspy_kernel* self, DLDevice device) {
+  ons_error error = ONS_ERROR_INIT;
+  ons_blob* log = NULL;
+  ons_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = ons_kernel_prepare(self->handle, device, &log, &error);
+  Py_END_ALLOW_THREADS;
+  if (status != ONS_STATUS_OK) onspy_raise_compile(self->module, &error, log);
+  ons_blob_release(log);
+  return status == ONS_STATUS_OK && learn_signature(self);
+}
+
+/* ---- grid and block
+ * --------------------------------------------------------------------- */
+
+static bool parse_extent(PyObject* object, const char* what, uint32_t* out_extent) {
+  PyObject* number = PyBool_Check(object) ? NULL : PyNumber_Index(object);
+  if (number == NULL) {
+    PyErr_Format(PyExc_TypeError,
+                 "%s must be an int or a tuple of up to 3 ints, not %.200s", what,
+                 Py_TYPE(object)->tp_name);
+    return false;
+  }
+  int overflow = 0;
+  long long extent = PyLong_AsLongLongAndOverflow(number, &overflow);
+  bool fits = overflow == 0 && extent >= 0 && extent <= UINT32_MAX;
+  if (!fits)
+    PyErr_Format(PyExc_ValueError, "%s must be in 0 to 2**32-1, not %R", what, number);
+  Py_DECREF(number);
+  *out_extent = (uint32_t)extent;
+  return fits;
+}
+
+static bool parse_extents(PyObject* object, const char* what, uint32_t out_extents[3]) {
+  out_extents[0] = out_extents[1] = out_extents[2] = 1;
+  if (!PyTuple_Check(object) && !PyList_Check(object)) {
+    return parse_extent(object, what, &out_extents[0]);
+  }
+  /* A tuple of our own: __index__ of an element may change a list. */
+  PyObject* extents = PySequence_Tuple(object);
+  if (extents == NULL) return false;
+  Py_ssize_t count = PyTuple_GET_SIZE(extents);
+  bool fits = count >= 1 && count <= 3;
+  if (!fits)
+    PyErr_Format(PyExc_ValueError, "%s must have 1 to 3 extents, not %zd", what, count);
+  for (Py_ssize_t i = 0; fits && i < count; ++i) {
+    fits = parse_extent(PyTuple_GET_ITEM(extents, i), what, &out_extents[i]);
+  }
+  Py_DECREF(extents);
+  return fits;
+}
+
+bool onspy_launch_parse(onspy_state* state, PyObject* grid, PyObject* block,
+                        PyObject* shared, PyObject* stream, ons_launch* out_launch) {
+  *out_launch = (ons_launch)ONS_LAUNCH_INIT;
+  out_launch->flags = ONS_LAUNCH_NO_COMPILE;
+  if (!parse_extents(grid, "grid", out_launch->grid) ||
+      !parse_extents(block, "block", out_launch->block)) {
+    return false;
+  }
+  if (shared != NULL &&
+      !parse_extent(shared, "shared (bytes)", &out_launch->shared_bytes)) {
+    return false;
+  }
+  bool given = false;
+  if (stream != NULL && !onspy_stream_parse(state, stream, &given, &out_launch->stream)) {
+    return false;
+  }
+  if (given) out_launch->flags |= ONS_LAUNCH_STREAM;
+  return true;
+}
+
+/* ---- methods
+ * ---------------------------------------------------------------------------- */
+
+static PyObject* kernel_subscript(PyObject* self, PyObject* key) {
+  return onspy_launcher_new((onspy_kernel*)self, key);
+}
+
+static PyObject* kernel_call(PyObject* self, PyObject* Py_UNUSED(args),
+                             PyObject* Py_UNUSED(kwargs)) {
+  PyErr_Format(PyExc_TypeError,
+               "kernel %s needs a grid and a block: kernel[grid, block](...), or "
+               "kernel.launch(args, grid=..., block=...)",
+               ons_kernel_name(((onspy_kernel*)self)->handle));
+  return NULL;
+}
+
+PyDoc_STRVAR(launch_doc,
+             "launch(args, *, grid, block, shared=0, stream=None)\n--\n\n"
+             "The same as kernel[grid, block, shared, stream](*args).");
+static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs) {
+  onspy_kernel* kernel = (onspy_kernel*)self;
+  static char* keywords[] = {"args", "grid", "block", "shared", "stream", NULL};
+  PyObject *objects, *grid = NULL, *block = NULL, *shared = NULL, *stream = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOO:launch", keywords, &objects,
+                                   &grid, &block, &shared, &stream)) {
+    return NULL;
+  }
+  if (grid == NULL || block == NULL) {
+    PyErr_SetString(PyExc_TypeError, "launch() needs grid= and block=");
+    return NULL;
+  }
+  ons_launch launch;
+  if (!onspy_launch_parse(kernel->state, grid, block, shared, stream, &launch))
+    return NULL;
+  PyObject* tuple = PySequence_Tuple(objects);
+  if (tuple == NULL) return NULL;
+  PyObject* result = onspy_kernel_call(kernel, &launch, &PyTuple_GET_ITEM(tuple, 0),
+                                       (size_t)PyTuple_GET_SIZE(tuple));
+  Py_DECREF(tuple);
+  return result;
+}
+
+static bool parse_device(onspy_kernel* self, PyObject* args, PyObject* kwargs,
+                         const char* format, DLDevice* out_device) {
+  static char* keywords[] = {"device", NULL};
+  PyObject* place = Py_None;
+  return PyArg_ParseTupleAndKeywords(args, kwargs, format, keywords, &place) &&
+         onspy_device_parse(self->state, place, out_device);
+}
+
+PyDoc_STRVAR(prepare_doc,
+             "prepare(device=None)\n--\n\n"
+             "Compiles and loads this kernel for one device, as Module.prepare does.");
+static PyObject* kernel_prepare(PyObject* object, PyObject* args, PyObject* kwargs) {
+  onspy_kernel* self = (onspy_kernel*)object;
+  DLDevice device;
+  if (!parse_device(self, args, kwargs, "|O:prepare", &device) ||
+      !onspy_kernel_prepare(self, device)) {
+    return NULL;
+  }
+  Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    attributes_doc,
+    "attributes(device=None)\n--\n\n"
+    "What one block uses on a device, as a dict of int: max_threads_per_block, registers "
+    "(per thread), static_shared_bytes, local_bytes (per thread), constant_bytes, "
+    "max_dynamic_shared_bytes. 0 is what the device does not say. Prepares the kernel "
+    "where needed; device as for Module.prepare.");
+static PyObject* kernel_attributes(PyObject* object, PyObject* args, PyObject* kwargs) {
+  onspy_kernel* self = (onspy_kernel*)object;
+  DLDevice device;
+  if (!parse_device(self, args, kwargs, "|O:attributes", &device) ||
+      !onspy_kernel_prepare(self, device)) {
+    return NULL;
+  }
+  ons_kernel_attributes attributes = {.struct_size = sizeof attributes};
+  ons_error error = ONS_ERROR_INIT;
+  if (ons_kernel_get_attributes(self->handle, device, &attributes, &error) !=
+      ONS_STATUS_OK) {
+    return onspy_raise(self->state, &error);
+  }
+  return Py_BuildValue(
+      "{s:I,s:I,s:I,s:I,s:I,s:I}", "max_threads_per_block",
+      attributes.max_threads_per_block, "registers", attributes.register_count,
+      "static_shared_bytes", attributes.static_shared_bytes, "local_bytes",
+      attributes.local_bytes, "constant_bytes", attributes.constant_bytes,
+      "max_dynamic_shared_bytes", attributes.max_dynamic_shared_bytes);
+}
+
+static PyObject* kernel_get_name(PyObject* self, void* Py_UNUSED(closure)) {
+  return PyUnicode_FromString(ons_kernel_name(((onspy_kernel*)self)->handle));
+}
+
+static PyObject* kernel_get_signature(PyObject* self, void* Py_UNUSED(closure)) {
+  const char* signature = ons_kernel_signature(((onspy_kernel*)self)->handle);
+  if (signature == NULL) Py_RETURN_NONE;
+  return PyUnicode_FromString(signature);
+}
+
+static PyObject* kernel_repr(PyObject* self) {
+  ons_kernel* handle = ((onspy_kernel*)self)->handle;
+  const char* signature = ons_kernel_signature(handle);
+  return PyUnicode_FromFormat("<onstream.Kernel %s>",
+                              signature != NULL ? signature : ons_kernel_name(handle));
+}
+
+/* ---- the type
+ * --------------------------------------------------------------------------- */
+
+static int kernel_traverse(PyObject* object, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(((onspy_kernel*)object)->module);
+  return 0;
+}
+
+/* No clear: its module's dicts, which are cleared, are part of every cycle through a
+ * kernel. */
+static void kernel_dealloc(PyObject* object) {
+  onspy_kernel* self = (onspy_kernel*)object;
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  ons_kernel_release(self->handle);
+  PyMem_Free(self->slots);
+  PyMem_Free(self->parameters);
+  Py_XDECREF((PyObject*)self->module);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+static PyMethodDef kernel_methods[] = {
+    {"launch", (PyCFunction)(void (*)(void))kernel_launch, METH_VARARGS | METH_KEYWORDS,
+     launch_doc},
+    {"prepare", (PyCFunction)(void (*)(void))kernel_prepare, METH_VARARGS | METH_KEYWORDS,
+     prepare_doc},
+    {"attributes", (PyCFunction)(void (*)(void))kernel_attributes,
+     METH_VARARGS | METH_KEYWORDS, attributes_doc},
+    {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef kernel_getset[] = {
+    {"name", kernel_get_name, NULL, "The C++ name it was asked for by.", NULL},
+    {"signature", kernel_get_signature, NULL,
+     "'axpy(float a, const float* x, long long n)', or None until it has been prepared.",
+     NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+PyDoc_STRVAR(
+    kernel_doc,
+    "A kernel of a Module.\n\n"
+    "kernel[grid, block](*args) launches it; also kernel[grid, block, shared] and "
+    "kernel[grid, "
+    "block, shared, stream]. grid (blocks) and block (threads) are an int or up to three "
+    "ints "
+    "(x, y, z), shared is dynamic shared memory per block in bytes. kernel[...] may be "
+    "kept and "
+    "called often.\n\n"
+    "Arguments are checked against the signature that the compiler reported. T* takes a "
+    "dense "
+    "array of exactly that dtype, writable unless const T*, None for a null pointer; "
+    "ons::view<T, N> takes any strides. int, float and bool, NumPy scalars and "
+    "0-dimensional host "
+    "arrays are converted to the declared type and must fit. ons.like(x) and "
+    "ons.empty(shape, "
+    "dtype) are allocated by the call and returned.\n\n"
+    "The launch goes to the device and the current stream of its arrays, or to stream=: "
+    "a native "
+    "handle as int, or an object of torch, CuPy or with __cuda_stream__. Nothing is "
+    "synchronised "
+    "or copied; on a GPU the kernel has been enqueued when the call returns, on the CPU "
+    "it has "
+    "run. Arrays are borrowed for the call; their memory must live, in the order of "
+    "their own "
+    "stream, until the kernel is done, which the array libraries' allocators see to. Any "
+    "thread "
+    "may launch. Legal while the stream is being captured. Raises ArgumentError, "
+    "OrderError, "
+    "CompileError (first launch on a device), DeviceError, UnavailableError.");
+
+static PyType_Slot kernel_slots[] = {{Py_tp_doc, (void*)kernel_doc},
+                                     {Py_tp_call, ONSPY_FUNCTION(kernel_call)},
+                                     {Py_tp_repr, ONSPY_FUNCTION(kernel_repr)},
+                                     {Py_tp_traverse, ONSPY_FUNCTION(kernel_traverse)},
+                                     {Py_tp_dealloc, ONSPY_FUNCTION(kernel_dealloc)},
+                                     {Py_tp_methods, ONSPY_FUNCTION(kernel_methods)},
+                                     {Py_tp_getset, ONSPY_FUNCTION(kernel_getset)},
+                                     {Py_mp_subscript, ONSPY_FUNCTION(kernel_subscript)},
+                                     {0, NULL}};
+
+PyType_Spec onspy_kernel_spec = {
+    .name = "onstream.Kernel",
+    .basicsize = sizeof(onspy_kernel),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = kernel_slots,
+};

@@ -1,0 +1,230 @@
+/* The module onstream._core: its state, its types, its functions. */
+#include <string.h>
+
+#include "binding.h"
+
+/* ---- the runtime
+ * ------------------------------------------------------------------------ */
+
+PyObject* onspy_helpers(onspy_state* state) {
+  if (state->helpers == NULL) state->helpers = PyImport_ImportModule("onstream._helpers");
+  return state->helpers;
+}
+
+/* Whatever goes wrong while looking is no reason to fail: the library goes on to its own
+ * places and says in the end what was tried. */
+static int locate_with_gil(onspy_state* state, int what, char* out_path,
+                           size_t capacity) {
+  PyObject* helpers = onspy_helpers(state);
+  PyObject* found =
+      helpers != NULL ? PyObject_CallMethod(helpers, "locate", "i", what) : NULL;
+  const char* path = found != NULL && found != Py_None ? PyUnicode_AsUTF8(found) : NULL;
+  int known = path != NULL && strlen(path) < capacity;
+  if (known) memcpy(out_path, path, strlen(path) + 1);
+  Py_XDECREF(found);
+  PyErr_Clear();
+  return known;
+}
+
+static int locate(void* user_data, ons_locate_what what, char* out_path,
+                  size_t capacity_bytes) {
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  int known = locate_with_gil(user_data, (int)what, out_path, capacity_bytes);
+  PyErr_Restore(type, value, traceback);
+  PyGILState_Release(gil);
+  return known;
+}
+
+ons_runtime* onspy_runtime(onspy_state* state) {
+  if (state->runtime != NULL) return state->runtime;
+  ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
+  options.locate = locate;
+  options.locate_user_data = state;
+  ons_error error = ONS_ERROR_INIT;
+  if (ons_runtime_create(&options, &state->runtime, &error) != ONS_STATUS_OK) {
+    return onspy_raise(state, &error);
+  }
+  return state->runtime;
+}
+
+/* ---- functions
+ * -------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(
+    load_doc,
+    "load(path, *, options=(), headers={}, name=None)\n--\n\n"
+    "A Module from a file of CUDA C++ source.\n\n"
+    "The file's folder is searched for quoted includes; name (default: the path) is "
+    "shown in diagnostics. Otherwise as Module. Raises NotFoundError if there is no "
+    "such file.");
+static PyObject* load(PyObject* module, PyObject* args, PyObject* kwargs) {
+  return onspy_module_from_file(PyModule_GetState(module), args, kwargs);
+}
+
+PyDoc_STRVAR(
+    empty_doc,
+    "empty(shape, dtype)\n--\n\n"
+    "A kernel argument that is allocated by the call and returned by it.\n\n"
+    "shape: int or tuple of int, in elements; dtype: a name ('float32') or a dtype "
+    "object of NumPy, torch or JAX. The call allocates a dense array with uninitialised "
+    "contents on the device of the launch, by the library of its first array argument, "
+    "in that library's current stream order, and returns it as that library's own type. "
+    "Several outputs come back as a tuple, in the order of the arguments.");
+static PyObject* empty(PyObject* module, PyObject* args, PyObject* kwargs) {
+  static char* keywords[] = {"shape", "dtype", NULL};
+  PyObject *shape, *dtype;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:empty", keywords, &shape, &dtype)) {
+    return NULL;
+  }
+  return onspy_output_empty(PyModule_GetState(module), shape, dtype);
+}
+
+PyDoc_STRVAR(
+    like_doc,
+    "like(x, /)\n--\n\n"
+    "A kernel argument that is allocated by the call and returned by it.\n\n"
+    "It has the shape, dtype, device and library of the array x, and is dense in C order "
+    "whatever x's strides are. See empty().");
+static PyObject* like(PyObject* module, PyObject* x) {
+  return onspy_output_like(PyModule_GetState(module), x);
+}
+
+PyDoc_STRVAR(stream_wait_doc,
+             "_stream_wait(device_type, device_id, waiting, signalling, /)\n--\n\n"
+             "Makes one native stream wait for what is on another. Internal.");
+static PyObject* stream_wait(PyObject* module, PyObject* args) {
+  onspy_state* state = PyModule_GetState(module);
+  int type, id;
+  unsigned long long waiting, signalling;
+  if (!PyArg_ParseTuple(args, "iiKK", &type, &id, &waiting, &signalling)) return NULL;
+  ons_runtime* runtime = onspy_runtime(state);
+  if (runtime == NULL) return NULL;
+  DLDevice device = {(DLDeviceType)type, id};
+  ons_error error = ONS_ERROR_INIT;
+  if (ons_stream_wait(runtime, device, (void*)(uintptr_t)waiting,
+                      (void*)(uintptr_t)signalling, &error) != ONS_STATUS_OK) {
+    return onspy_raise(state, &error);
+  }
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS, load_doc},
+    {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
+     empty_doc},
+    {"like", like, METH_O, like_doc},
+    {"_stream_wait", stream_wait, METH_VARARGS, stream_wait_doc},
+    {NULL, NULL, 0, NULL}};
+
+/* ---- set-up
+ * ----------------------------------------------------------------------------- */
+
+static bool intern_names(onspy_state* state) {
+#define INTERN(id, text)                              \
+  state->str_##id = PyUnicode_InternFromString(text); \
+  if (state->str_##id == NULL) return false;
+  ONSPY_NAMES(INTERN)
+#undef INTERN
+  state->max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+  state->ask_stream_version = PyTuple_Pack(2, state->str_stream, state->str_max_version);
+  state->ask_stream = PyTuple_Pack(1, state->str_stream);
+  state->ask_version = PyTuple_Pack(1, state->str_max_version);
+  return state->max_version != NULL && state->ask_stream_version != NULL &&
+         state->ask_stream != NULL && state->ask_version != NULL;
+}
+
+/* Adds a type to the module if it has a name to be found by. */
+static PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, bool is_public) {
+  PyTypeObject* type = (PyTypeObject*)PyType_FromModuleAndSpec(module, spec, NULL);
+  if (type != NULL && is_public && PyModule_AddType(module, type) < 0) Py_CLEAR(type);
+  return type;
+}
+
+static int module_exec(PyObject* module) {
+  onspy_state* state = PyModule_GetState(module);
+  if (!intern_names(state) || !onspy_errors_create(state, module)) return -1;
+  state->module_type = add_type(module, &onspy_module_spec, true);
+  state->kernel_type = add_type(module, &onspy_kernel_spec, true);
+  state->launcher_type = add_type(module, &onspy_launcher_spec, true);
+  state->output_type = add_type(module, &onspy_output_spec, true);
+  if (state->module_type == NULL || state->kernel_type == NULL ||
+      state->launcher_type == NULL || state->output_type == NULL) {
+    return -1;
+  }
+  return PyModule_AddStringConstant(module, "__version__", ons_version());
+}
+
+static int module_traverse(PyObject* module, visitproc visit, void* arg) {
+  onspy_state* state = PyModule_GetState(module);
+#define VISIT(id, text) Py_VISIT(state->error_##id);
+  ONSPY_ERRORS(VISIT)
+#undef VISIT
+  Py_VISIT(state->module_type);
+  Py_VISIT(state->kernel_type);
+  Py_VISIT(state->launcher_type);
+  Py_VISIT(state->output_type);
+  Py_VISIT(state->helpers);
+  return onspy_producer_traverse(state, visit, arg);
+}
+
+/* Only what can be part of a reference cycle: objects that outlive this, at exit, still
+ * find their names and exception classes. */
+static int module_clear(PyObject* module) {
+  onspy_state* state = PyModule_GetState(module);
+  /* While their type, which says how to free them, still lives. */
+  while (state->free_launcher_count > 0) {
+    PyObject_GC_Del(state->free_launchers[--state->free_launcher_count]);
+  }
+  Py_CLEAR(state->module_type);
+  Py_CLEAR(state->kernel_type);
+  Py_CLEAR(state->launcher_type);
+  Py_CLEAR(state->output_type);
+  Py_CLEAR(state->helpers);
+  return 0;
+}
+
+static void module_free(void* module) {
+  onspy_state* state = PyModule_GetState(module);
+  if (state == NULL) return;
+  module_clear(module);
+  onspy_producer_clear(state);
+  ons_runtime_release(state->runtime);
+  state->runtime = NULL;
+#define CLEAR(id, text) Py_CLEAR(state->error_##id);
+  ONSPY_ERRORS(CLEAR)
+#undef CLEAR
+#define CLEAR(id, text) Py_CLEAR(state->str_##id);
+  ONSPY_NAMES(CLEAR)
+#undef CLEAR
+  Py_CLEAR(state->max_version);
+  Py_CLEAR(state->ask_stream_version);
+  Py_CLEAR(state->ask_stream);
+  Py_CLEAR(state->ask_version);
+}
+
+/* Nothing is declared for free-threaded interpreters: call sites' caches count on the
+ * GIL. Nor for interpreters with a GIL of their own, as what is retained for a device is
+ * released through PyGILState, which knows only one. */
+static PyModuleDef_Slot slots[] = {
+    {Py_mod_exec, ONSPY_FUNCTION(module_exec)},
+#if PY_VERSION_HEX >= 0x030c0000
+    {Py_mod_multiple_interpreters, Py_MOD_MULTIPLE_INTERPRETERS_NOT_SUPPORTED},
+#endif
+    {0, NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "onstream._core",
+    .m_doc = "The C part of onstream; use the package onstream.",
+    .m_size = sizeof(onspy_state),
+    .m_methods = methods,
+    .m_slots = slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&definition); }

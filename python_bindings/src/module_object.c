@@ -1,0 +1,380 @@
+/* onstream.Module: source, and the kernels in it. */
+#include <string.h>
+
+#include "binding.h"
+
+/* ---- construction
+ * ----------------------------------------------------------------------- */
+
+/* Borrowed UTF-8; refuses what the C side would cut short. */
+static const char* text_of(PyObject* object, const char* what) {
+  if (!PyUnicode_Check(object)) {
+    PyErr_Format(PyExc_TypeError, "%s must be str, not %.200s", what,
+                 Py_TYPE(object)->tp_name);
+    return NULL;
+  }
+  Py_ssize_t bytes;
+  const char* text = PyUnicode_AsUTF8AndSize(object, &bytes);
+  if (text != NULL && strlen(text) != (size_t)bytes) {
+    PyErr_Format(PyExc_ValueError, "%s must not contain a null character", what);
+    return NULL;
+  }
+  return text;
+}
+
+/* What ons_module_options points at, and the Python objects that own the text. */
+typedef struct option_set {
+  PyObject* options; /* a tuple */
+  PyObject* headers; /* a list of (name, content) */
+  const char** option_texts;
+  ons_header* header_texts;
+  ons_module_options c;
+} option_set;
+
+static void option_set_clear(option_set* set) {
+  Py_CLEAR(set->options);
+  Py_CLEAR(set->headers);
+  PyMem_Free(set->option_texts);
+  PyMem_Free(set->header_texts);
+}
+
+static bool read_options(option_set* set, PyObject* options) {
+  if (PyUnicode_Check(options)) {
+    PyErr_SetString(PyExc_TypeError, "options must be a sequence of str, not one str");
+    return false;
+  }
+  set->options = PySequence_Tuple(options);
+  if (set->options == NULL) return false;
+  Py_ssize_t count = PyTuple_GET_SIZE(set->options);
+  set->option_texts = PyMem_New(const char*, (size_t)count + 1);
+  if (set->option_texts == NULL) return PyErr_NoMemory() != NULL;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    set->option_texts[i] = text_of(PyTuple_GET_ITEM(set->options, i), "an option");
+    if (set->option_texts[i] == NULL) return false;
+  }
+  set->c.options = set->option_texts;
+  set->c.option_count = (size_t)count;
+  return true;
+}
+
+static bool read_headers(option_set* set, PyObject* headers) {
+  set->headers = PyMapping_Items(headers);
+  if (set->headers == NULL) {
+    if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+      PyErr_SetString(PyExc_TypeError, "headers must map names to their text");
+    }
+    return false;
+  }
+  Py_ssize_t count = PyList_GET_SIZE(set->headers);
+  set->header_texts = PyMem_New(ons_header, (size_t)count + 1);
+  if (set->header_texts == NULL) return PyErr_NoMemory() != NULL;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyList_GET_ITEM(set->headers, i);
+    if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 2) {
+      PyErr_SetString(PyExc_TypeError, "headers must map names to their text");
+      return false;
+    }
+    ons_header* header = &set->header_texts[i];
+    header->name = text_of(PyTuple_GET_ITEM(item, 0), "a header's name");
+    if (header->name == NULL) return false;
+    header->content = text_of(PyTuple_GET_ITEM(item, 1), "a header's text");
+    if (header->content == NULL) return false;
+  }
+  set->c.headers = set->header_texts;
+  set->c.header_count = (size_t)count;
+  return true;
+}
+
+static bool read_option_set(option_set* set, PyObject* options, PyObject* headers,
+                            PyObject* name) {
+  *set = (option_set){.c = ONS_MODULE_OPTIONS_INIT};
+  if (options != NULL && !read_options(set, options)) return false;
+  if (headers != NULL && !read_headers(set, headers)) return false;
+  if (name == NULL || name == Py_None) return true;
+  set->c.name = text_of(name, "name");
+  return set->c.name != NULL;
+}
+
+/* Takes over |handle|. */
+static PyObject* wrap(onspy_state* state, PyTypeObject* type, ons_module* handle,
+                      PyObject* name, PyObject* source) {
+  onspy_module* self = (onspy_module*)type->tp_alloc(type, 0);
+  if (self == NULL) {
+    ons_module_release(handle);
+    return NULL;
+  }
+  self->state = state;
+  self->handle = handle;
+  self->name = Py_NewRef(name);
+  self->source = Py_NewRef(source);
+  self->kernels = PyDict_New();
+  self->attributes = PyDict_New();
+  if (self->kernels == NULL || self->attributes == NULL) Py_CLEAR(self);
+  return (PyObject*)self;
+}
+
+static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static char* keywords[] = {"source", "options", "headers", "name", NULL};
+  PyObject *source, *options = NULL, *headers = NULL, *name = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOO:Module", keywords, &source,
+                                   &options, &headers, &name)) {
+    return NULL;
+  }
+  onspy_state* state = (onspy_state*)PyType_GetModuleState(type);
+  ons_runtime* runtime = onspy_runtime(state);
+  if (runtime == NULL) return NULL;
+  const char* text = text_of(source, "source");
+  if (text == NULL) return NULL;
+  PyObject* self = NULL;
+  option_set set;
+  if (read_option_set(&set, options, headers, name)) {
+    ons_module* handle = NULL;
+    ons_error error = ONS_ERROR_INIT;
+    if (ons_module_create(runtime, text, &set.c, &handle, &error) != ONS_STATUS_OK) {
+      onspy_raise(state, &error);
+    } else {
+      PyObject* shown =
+          set.c.name != NULL ? Py_NewRef(name) : PyUnicode_FromString("kernel.cu");
+      if (shown != NULL) self = wrap(state, type, handle, shown, source);
+      Py_XDECREF(shown);
+    }
+  }
+  option_set_clear(&set);
+  return self;
+}
+
+PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs) {
+  static char* keywords[] = {"path", "options", "headers", "name", NULL};
+  PyObject *bytes = NULL, *options = NULL, *headers = NULL, *name = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$OOO:load", keywords,
+                                   PyUnicode_FSConverter, &bytes, &options, &headers,
+                                   &name)) {
+    return NULL;
+  }
+  PyObject *self = NULL, *path = NULL;
+  option_set set = {.c = ONS_MODULE_OPTIONS_INIT};
+  ons_runtime* runtime = onspy_runtime(state);
+  if (runtime == NULL || state->module_type == NULL) goto done;
+  if (!read_option_set(&set, options, headers, name)) goto done;
+  path = PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(bytes));
+  if (path == NULL) goto done;
+  ons_module* handle = NULL;
+  ons_error error = ONS_ERROR_INIT;
+  if (ons_module_create_from_file(runtime, PyBytes_AS_STRING(bytes), &set.c, &handle,
+                                  &error) != ONS_STATUS_OK) {
+    onspy_raise(state, &error);
+    goto done;
+  }
+  self =
+      wrap(state, state->module_type, handle, set.c.name != NULL ? name : path, Py_None);
+done:
+  option_set_clear(&set);
+  Py_XDECREF(path);
+  Py_DECREF(bytes);
+  return self;
+}
+
+/* ---- kernels
+ * ---------------------------------------------------------------------------- */
+
+/* The kernel of that name (new reference), made at the first need. */
+static PyObject* kernel_of(onspy_module* self, PyObject* name) {
+  PyObject* kernel = PyDict_GetItemWithError(self->kernels, name);
+  if (kernel != NULL) return Py_NewRef(kernel);
+  if (PyErr_Occurred()) return NULL;
+  if (text_of(name, "a kernel's name") == NULL) return NULL;
+  kernel = onspy_kernel_new(self, name);
+  if (kernel != NULL && PyDict_SetItem(self->kernels, name, kernel) < 0) Py_CLEAR(kernel);
+  return kernel;
+}
+
+static PyObject* module_subscript(PyObject* self, PyObject* name) {
+  if (!PyUnicode_Check(name)) {
+    PyErr_Format(PyExc_TypeError, "a kernel's name must be str, not %.200s",
+                 Py_TYPE(name)->tp_name);
+    return NULL;
+  }
+  return kernel_of((onspy_module*)self, name);
+}
+
+/* Methods first, then kernels. Kernels found this way go into the instance's dict, where
+ * the next access finds them without getting here. */
+static PyObject* module_getattro(PyObject* object, PyObject* name) {
+  onspy_module* self = (onspy_module*)object;
+  PyObject* found = PyObject_GenericGetAttr(object, name);
+  if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError)) return found;
+  /* Protocol look-ups (copy, pickle, array interfaces) are not about kernels. */
+  if (PyUnicode_GET_LENGTH(name) > 1 && PyUnicode_READ_CHAR(name, 0) == '_' &&
+      PyUnicode_READ_CHAR(name, 1) == '_') {
+    return NULL;
+  }
+  PyErr_Clear();
+  PyObject* kernel = kernel_of(self, name);
+  if (kernel != NULL && PyDict_SetItem(self->attributes, name, kernel) < 0)
+    Py_CLEAR(kernel);
+  return kernel;
+}
+
+static int module_setattro(PyObject* self, PyObject* name, PyObject* Py_UNUSED(value)) {
+  (void)self;
+  PyErr_Format(PyExc_AttributeError, "onstream.Module is read-only: cannot set %R", name);
+  return -1;
+}
+
+static PyObject* module_dir(PyObject* object, PyObject* Py_UNUSED(ignored)) {
+  onspy_module* self = (onspy_module*)object;
+  PyObject* names =
+      PyObject_CallMethod((PyObject*)&PyBaseObject_Type, "__dir__", "O", object);
+  if (names == NULL) return NULL;
+  const char* name;
+  for (size_t i = 0; (name = ons_module_kernel_name(self->handle, i)) != NULL; ++i) {
+    PyObject* text = PyUnicode_FromString(name);
+    if (text == NULL || PyList_Append(names, text) < 0) {
+      Py_XDECREF(text);
+      Py_DECREF(names);
+      return NULL;
+    }
+    Py_DECREF(text);
+  }
+  return names;
+}
+
+PyDoc_STRVAR(
+    prepare_doc,
+    "prepare(device=None)\n--\n\n"
+    "Compiles and loads every kernel of the source for one device; returns the "
+    "compiler's log, '' if it wrote none.\n\n"
+    "device: 'cpu', 'cuda', 'cuda:1', a (DLPack type, index) pair or a torch.device; "
+    "None is the first GPU, or the CPU where there is none. Without it a kernel is "
+    "compiled by its first launch. May take seconds, during which other Python threads "
+    "run; may be called from any thread, and while a stream is being captured. Raises "
+    "CompileError, UnavailableError, DeviceError.");
+static PyObject* module_prepare(PyObject* object, PyObject* args, PyObject* kwargs) {
+  onspy_module* self = (onspy_module*)object;
+  static char* keywords[] = {"device", NULL};
+  PyObject* place = Py_None;
+  DLDevice device;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:prepare", keywords, &place) ||
+      !onspy_device_parse(self->state, place, &device)) {
+    return NULL;
+  }
+  ons_error error = ONS_ERROR_INIT;
+  ons_blob* log = NULL;
+  ons_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = ons_module_prepare(self->handle, device, &log, &error);
+  Py_END_ALLOW_THREADS;
+  PyObject* result;
+  if (status != ONS_STATUS_OK) {
+    result = onspy_raise_compile(self, &error, log);
+  } else if (log == NULL) {
+    result = PyUnicode_FromString("");
+  } else {
+    result = PyUnicode_DecodeUTF8(ons_blob_data(log),
+                                  (Py_ssize_t)ons_blob_size_bytes(log), "replace");
+  }
+  ons_blob_release(log);
+  return result;
+}
+
+/* ---- the type
+ * --------------------------------------------------------------------------- */
+
+static PyObject* module_repr(PyObject* object) {
+  onspy_module* self = (onspy_module*)object;
+  PyObject* names = PyList_New(0);
+  PyObject* comma = PyUnicode_FromString(", ");
+  PyObject *joined = NULL, *repr = NULL;
+  const char* name;
+  for (size_t i = 0; names != NULL; ++i) {
+    name = ons_module_kernel_name(self->handle, i);
+    if (name == NULL) break;
+    PyObject* text = PyUnicode_FromString(name);
+    if (text == NULL || PyList_Append(names, text) < 0) Py_CLEAR(names);
+    Py_XDECREF(text);
+  }
+  if (names != NULL && comma != NULL) joined = PyUnicode_Join(comma, names);
+  if (joined != NULL)
+    repr = PyUnicode_FromFormat("<onstream.Module %R: %U>", self->name, joined);
+  Py_XDECREF(joined);
+  Py_XDECREF(comma);
+  Py_XDECREF(names);
+  return repr;
+}
+
+static int module_traverse(PyObject* object, visitproc visit, void* arg) {
+  onspy_module* self = (onspy_module*)object;
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->name);
+  Py_VISIT(self->source);
+  Py_VISIT(self->kernels);
+  Py_VISIT(self->attributes);
+  return 0;
+}
+
+static int module_clear(PyObject* object) {
+  onspy_module* self = (onspy_module*)object;
+  /* Not to NULL: a finalizer in the same cycle may still look for kernels. */
+  if (self->kernels != NULL) PyDict_Clear(self->kernels);
+  if (self->attributes != NULL) PyDict_Clear(self->attributes);
+  return 0;
+}
+
+static void module_dealloc(PyObject* object) {
+  onspy_module* self = (onspy_module*)object;
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  Py_XDECREF(self->name);
+  Py_XDECREF(self->source);
+  Py_XDECREF(self->kernels);
+  Py_XDECREF(self->attributes);
+  ons_module_release(self->handle);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+static PyMethodDef module_methods[] = {
+    {"prepare", (PyCFunction)(void (*)(void))module_prepare, METH_VARARGS | METH_KEYWORDS,
+     prepare_doc},
+    {"__dir__", module_dir, METH_NOARGS, "The attributes and the kernels."},
+    {NULL, NULL, 0, NULL}};
+
+#define FIELD(name) ((Py_ssize_t)offsetof(onspy_module, name))
+static PyMemberDef module_members[] = {
+    {"name", T_OBJECT_EX, FIELD(name), READONLY, "The file name shown in diagnostics."},
+    {"source", T_OBJECT, FIELD(source), READONLY, "The source; None if it is a file."},
+    {"__dictoffset__", T_PYSSIZET, FIELD(attributes), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL}};
+
+PyDoc_STRVAR(
+    module_doc,
+    "Module(source, *, options=(), headers={}, name=None)\n--\n\n"
+    "CUDA C++ source, compiled for a device at the first launch there.\n\n"
+    "source: str; options: compiler options (-DNAME[=VALUE], -UNAME, -IDIR, -std=...); "
+    "headers: names to texts that #include finds before any file; name: the file name "
+    "shown in diagnostics.\n\n"
+    "A kernel is an attribute, mod.axpy, or an item by its C++ name, "
+    "mod['scale<float, 4>']; kernels whose name is that of an attribute of Module are "
+    "found as items. dir() lists what the source declares. A kernel keeps its module "
+    "alive. Nothing is compiled and no driver is touched here. Raises NotFoundError "
+    "(an AttributeError and a KeyError) for unknown kernels.");
+
+static PyType_Slot module_slots[] = {{Py_tp_doc, (void*)module_doc},
+                                     {Py_tp_new, ONSPY_FUNCTION(module_new)},
+                                     {Py_tp_repr, ONSPY_FUNCTION(module_repr)},
+                                     {Py_tp_getattro, ONSPY_FUNCTION(module_getattro)},
+                                     {Py_tp_setattro, ONSPY_FUNCTION(module_setattro)},
+                                     {Py_tp_traverse, ONSPY_FUNCTION(module_traverse)},
+                                     {Py_tp_clear, ONSPY_FUNCTION(module_clear)},
+                                     {Py_tp_dealloc, ONSPY_FUNCTION(module_dealloc)},
+                                     {Py_tp_methods, ONSPY_FUNCTION(module_methods)},
+                                     {Py_tp_members, ONSPY_FUNCTION(module_members)},
+                                     {Py_mp_subscript, ONSPY_FUNCTION(module_subscript)},
+                                     {0, NULL}};
+
+PyType_Spec onspy_module_spec = {
+    .name = "onstream.Module",
+    .basicsize = sizeof(onspy_module),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = module_slots,
+};

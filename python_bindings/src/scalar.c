@@ -1,0 +1,84 @@
+/* Numbers as kernel arguments. What fits a parameter is for the library to say; here it
+ * is only told what came. */
+#include "binding.h"
+
+bool onspy_scalar_from_int(onspy_call* call, size_t index, PyObject* object) {
+  ons_arg* arg = &call->args[index];
+  int overflow = 0;
+  arg->kind = ONS_ARG_INT;
+  arg->value.i = PyLong_AsLongLongAndOverflow(object, &overflow);
+  if (overflow == 0) return true;
+  if (overflow > 0) {
+    arg->kind = ONS_ARG_UINT;
+    arg->value.u = PyLong_AsUnsignedLongLong(object);
+    if (!PyErr_Occurred()) return true;
+    PyErr_Clear();
+  }
+  onspy_raise_argument(call->kernel, index, call->state->error_argument_value,
+                       "an int of more than 64 bits");
+  return false;
+}
+
+static bool from_exact(onspy_call* call, size_t index, PyObject* number) {
+  ons_arg* arg = &call->args[index];
+  if (PyBool_Check(number)) {
+    arg->kind = ONS_ARG_BOOL;
+    arg->value.i = number == Py_True;
+    return true;
+  }
+  if (PyLong_Check(number)) return onspy_scalar_from_int(call, index, number);
+  if (PyFloat_Check(number)) {
+    arg->kind = ONS_ARG_FLOAT;
+    arg->value.f = PyFloat_AS_DOUBLE(number);
+    return true;
+  }
+  onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
+                       "a %.200s, which is not a number that a kernel takes",
+                       Py_TYPE(number)->tp_name);
+  return false;
+}
+
+static bool is_exact(PyObject* object) {
+  return PyBool_Check(object) || PyLong_Check(object) || PyFloat_Check(object);
+}
+
+/* The Python number in an object (new reference): by item(), as NumPy's scalars,
+ * ml_dtypes' and 0-dimensional arrays have it, else by __index__ or __float__. */
+static PyObject* number_in(onspy_state* state, PyObject* object) {
+  if (is_exact(object)) return Py_NewRef(object);
+  PyObject* number = PyObject_CallMethodNoArgs(object, state->str_item);
+  if (number != NULL && (is_exact(number) || PyComplex_Check(number))) return number;
+  if (number == NULL && !PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+  Py_XDECREF(number);
+  PyErr_Clear();
+  return PyIndex_Check(object) ? PyNumber_Index(object) : PyNumber_Float(object);
+}
+
+bool onspy_scalar_from_number(onspy_call* call, size_t index, PyObject* object) {
+  PyObject* number = number_in(call->state, object);
+  if (number == NULL) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+    onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
+                         "a %.200s that does not convert to a number",
+                         Py_TYPE(object)->tp_name);
+    return false;
+  }
+  bool converted = from_exact(call, index, number);
+  Py_DECREF(number);
+  return converted;
+}
+
+bool onspy_scalar_from_tensor(onspy_call* call, size_t index, PyObject* object) {
+  const DLTensor* tensor = call->args[index].value.tensor;
+  if (tensor->ndim != 0) return true; /* the library refuses it, with its shape */
+  if (!onspy_on_host(tensor->device)) {
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_type,
+        "a 0-dimensional %.200s on a device, whose value is only known after a "
+        "synchronisation; pass x.item(), or declare a pointer",
+        Py_TYPE(object)->tp_name);
+    return false;
+  }
+  call->args[index].flags = 0;
+  return onspy_scalar_from_number(call, index, object);
+}

@@ -1,0 +1,95 @@
+#include "runtime/backends/cuda/cuda_backend.h"
+
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+
+static void destroy(ons__backend* base) {
+  ons__cuda_backend* backend = (ons__cuda_backend*)base;
+  if (!backend) return;
+  ons__nvrtc_destroy(backend->nvrtc);
+  ons__mutex_destroy(&backend->mutex);
+  ons__free(base->settings->allocator, backend);
+}
+
+/* A failed start is tried again by the next call. */
+static ons_status start(ons__cuda_backend* backend, ons_error* error) {
+  ons_status status = ONS_STATUS_OK;
+  ons__mutex_lock(&backend->mutex);
+  if (!backend->ready) {
+    status = ons__cuda_driver_load(backend->base.settings, &backend->driver, error);
+    backend->ready = status == ONS_STATUS_OK;
+  } else if (ons__cuda_driver_lost(&backend->driver)) {
+    status = ons__cuda_error_lost(error);
+  }
+  ons__mutex_unlock(&backend->mutex);
+  return status;
+}
+
+static ons_status device_count(ons__backend* base, int32_t* out_count, ons_error* error) {
+  ons__cuda_backend* backend = (ons__cuda_backend*)base;
+  ons_status status = start(backend, error);
+  if (status) return status;
+  int count = 0;
+  CUresult result = backend->driver.cuDeviceGetCount(&count);
+  if (result) return ons__cuda_error(&backend->driver, "cuDeviceGetCount", result, error);
+  *out_count = count;
+  return ONS_STATUS_OK;
+}
+
+static ons_status device_open(ons__backend* base, int32_t ordinal,
+                              ons__device** out_device, ons_error* error) {
+  ons_status status = start((ons__cuda_backend*)base, error);
+  return status ? status : ons__cuda_device_open(base, ordinal, out_device, error);
+}
+
+static ons_status compile(ons__device* device, const ons__compile_request* request,
+                          ons__image** out_image, char** out_log, ons_error* error) {
+  const ons__cuda_backend* backend = (const ons__cuda_backend*)device->backend;
+  return ons__nvrtc_compile(backend->nvrtc, request, out_image, out_log, error);
+}
+
+static const ons__backend_ops ops = {
+    .name = "cuda",
+    .device_type = kDLCUDA,
+    .destroy = destroy,
+    .device_count = device_count,
+    .device_open = device_open,
+    .device_close = ons__cuda_device_close,
+    .compile = compile,
+    .load = ons__cuda_load,
+    .unload = ons__cuda_unload,
+    .function = ons__cuda_function,
+    .launch = ons__cuda_launch,
+    .capture_state = ons__cuda_capture_state,
+    .capture_info = ons__cuda_capture_info,
+    .stream_canonical = ons__cuda_stream_canonical,
+    .event_create = ons__cuda_event_create,
+    .event_destroy = ons__cuda_event_destroy,
+    .event_record = ons__cuda_event_record,
+    .event_wait = ons__cuda_event_wait,
+    .event_passed = ons__cuda_event_passed,
+    .graph_retain = ons__cuda_graph_retain,
+    .host_pointer_usable = ons__cuda_host_pointer_usable,
+};
+
+ons_status ons__cuda_backend_create(const ons__settings* settings,
+                                    ons__backend** out_backend, ons_error* error) {
+  ons__cuda_backend* backend = ons__alloc(settings->allocator, sizeof(*backend));
+  if (!backend) return ons__error_no_memory(error);
+  backend->base = (ons__backend){&ops, settings};
+  ons__mutex_init(&backend->mutex);
+  const ons__nvrtc_config config = {
+      .allocator = settings->allocator,
+      .locate = settings->locate,
+      .locate_user_data = settings->locate_user_data,
+      .library_path = settings->nvrtc_path,
+      .include_path = settings->cuda_include_path,
+  };
+  ons_status status = ons__nvrtc_create(&config, &backend->nvrtc, error);
+  if (status) {
+    destroy(&backend->base);
+    return status;
+  }
+  *out_backend = &backend->base;
+  return ONS_STATUS_OK;
+}

@@ -1,0 +1,89 @@
+/* The objects of the CUDA backend and the functions of its table. */
+#ifndef ONS_RUNTIME_BACKENDS_CUDA_CUDA_BACKEND_H_
+#define ONS_RUNTIME_BACKENDS_CUDA_CUDA_BACKEND_H_
+
+#include "jit/nvrtc.h"
+#include "runtime/backend.h"
+#include "runtime/backends/cuda/cuda_driver.h"
+#include "runtime/base/thread.h"
+
+typedef struct ons__cuda_backend {
+  ons__backend base;
+  ons__mutex mutex; /* of `ready` and the loading of the driver */
+  bool ready;
+  ons__cuda_driver driver; /* immutable once ready */
+  ons__nvrtc* nvrtc;
+} ons__cuda_backend;
+
+typedef struct ons__cuda_device {
+  ons__device base;
+  const ons__cuda_driver* driver; /* the backend's */
+  CUdevice handle;
+  CUcontext primary; /* the context that every framework uses; retained */
+} ons__cuda_device;
+
+typedef struct ons__cuda_binary {
+  ons__binary base;
+  CUlibrary library; /* NULL on drivers before 12.0, then: */
+  CUmodule module;
+} ons__cuda_binary;
+
+/* The thread's context and capture mode, put aside. */
+typedef struct ons__cuda_scope {
+  CUcontext context;
+  CUstreamCaptureMode mode;
+  bool switched;
+} ons__cuda_scope;
+
+/* Makes the primary context current; leave restores what was, none included. */
+CUresult ons__cuda_context_enter(const ons__cuda_device* device,
+                                 ons__cuda_scope* out_scope);
+void ons__cuda_context_leave(const ons__cuda_device* device,
+                             const ons__cuda_scope* scope);
+
+/* Also allows, for this thread, calls that a capture in progress (in any thread) would
+ * forbid and die of. Only for calls that touch no stream. */
+CUresult ons__cuda_relaxed_enter(const ons__cuda_device* device,
+                                 ons__cuda_scope* out_scope);
+void ons__cuda_relaxed_leave(const ons__cuda_device* device,
+                             const ons__cuda_scope* scope);
+
+/* Handles 0, 1 and 2 name no stream but one of the current context's. */
+static inline bool ons__cuda_stream_is_special(const void* stream) {
+  return (uintptr_t)stream <= 2;
+}
+
+ons_status ons__cuda_device_open(ons__backend* backend, int32_t ordinal,
+                                 ons__device** out_device, ons_error* error);
+void ons__cuda_device_close(ons__device* device);
+
+ons_status ons__cuda_load(ons__device* device, const ons__image* image,
+                          ons__binary** out_binary, ons_error* error);
+void ons__cuda_unload(ons__binary* binary);
+ons_status ons__cuda_function(ons__binary* binary, const char* lowered,
+                              ons__function* out_function, uint32_t* parameter_sizes,
+                              size_t count, ons_error* error);
+
+ons_status ons__cuda_launch(ons__device* device, const ons__function* function,
+                            const ons_launch* launch, void* stream,
+                            void* const* parameters, size_t parameter_count,
+                            ons_error* error);
+
+ons_status ons__cuda_capture_state(ons__device* device, void* stream,
+                                   ons__capture_state* out_state, ons_error* error);
+ons_status ons__cuda_capture_info(ons__device* device, void* stream,
+                                  ons__capture_info* out_info, ons_error* error);
+void* ons__cuda_stream_canonical(ons__device* device, void* stream);
+ons_status ons__cuda_event_create(ons__device* device, void** out_event,
+                                  ons_error* error);
+void ons__cuda_event_destroy(ons__device* device, void* event);
+ons_status ons__cuda_event_record(ons__device* device, void* event, void* stream,
+                                  ons_error* error);
+ons_status ons__cuda_event_wait(ons__device* device, void* event, void* stream,
+                                ons_error* error);
+bool ons__cuda_event_passed(ons__device* device, void* event);
+ons_status ons__cuda_graph_retain(ons__device* device, void* graph, void* object,
+                                  void (*release)(void* object), ons_error* error);
+bool ons__cuda_host_pointer_usable(ons__device* device, const void* pointer);
+
+#endif /* ONS_RUNTIME_BACKENDS_CUDA_CUDA_BACKEND_H_ */

@@ -1,0 +1,75 @@
+/* The launch: nothing here may lock, allocate or format unless it fails. */
+#include "runtime/backends/cuda/cuda_backend.h"
+#include "runtime/base/error.h"
+
+static CUresult enqueue(const ons__cuda_driver* driver, CUfunction function,
+                        const ons_launch* launch, void* stream, void* const* parameters) {
+  /* The driver only reads the parameters; its prototype does not say so. */
+  void** values = (void**)parameters;
+  if (driver->cuLaunchKernelEx) {
+    const CUlaunchConfig config = {
+        .gridDimX = launch->grid[0],
+        .gridDimY = launch->grid[1],
+        .gridDimZ = launch->grid[2],
+        .blockDimX = launch->block[0],
+        .blockDimY = launch->block[1],
+        .blockDimZ = launch->block[2],
+        .sharedMemBytes = launch->shared_bytes,
+        .hStream = stream,
+    };
+    return driver->cuLaunchKernelEx(&config, function, values, NULL);
+  }
+  return driver->cuLaunchKernel(
+      function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
+      launch->block[1], launch->block[2], launch->shared_bytes, stream, values, NULL);
+}
+
+static CUresult enqueue_special(const ons__cuda_device* device, CUfunction function,
+                                const ons_launch* launch, void* stream,
+                                void* const* parameters) {
+  ons__cuda_scope scope;
+  CUresult result = ons__cuda_context_enter(device, &scope);
+  if (result) return result;
+  result = enqueue(device->driver, function, launch, stream, parameters);
+  ons__cuda_context_leave(device, &scope);
+  return result;
+}
+
+/* Does the code say that the function is of another context than the stream? The driver
+ * answers so before it enqueues anything. */
+static bool is_foreign_context(CUresult result) {
+  return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* A CUfunction belongs to the primary context and is the fastest; a stream of another
+ * context (a green one, say) needs the CUkernel, which the driver maps to the stream's.
+ */
+static ons_status launch_slow(const ons__cuda_device* device,
+                              const ons__function* function, const ons_launch* launch,
+                              void* stream, void* const* parameters, CUresult result,
+                              ons_error* error) {
+  if (is_foreign_context(result) && function->portable_handle &&
+      !ons__cuda_stream_is_special(stream)) {
+    result =
+        enqueue(device->driver, function->portable_handle, launch, stream, parameters);
+    if (!result) return ONS_STATUS_OK;
+  }
+  const char* call =
+      device->driver->cuLaunchKernelEx ? "cuLaunchKernelEx" : "cuLaunchKernel";
+  return ons__cuda_error(device->driver, call, result, error);
+}
+
+ons_status ons__cuda_launch(ons__device* base, const ons__function* function,
+                            const ons_launch* launch, void* stream,
+                            void* const* parameters, size_t parameter_count,
+                            ons_error* error) {
+  const ons__cuda_device* device = (const ons__cuda_device*)base;
+  (void)parameter_count;
+  if (ons__cuda_driver_lost(device->driver)) return ons__cuda_error_lost(error);
+  CUresult result =
+      ons__cuda_stream_is_special(stream)
+          ? enqueue_special(device, function->handle, launch, stream, parameters)
+          : enqueue(device->driver, function->handle, launch, stream, parameters);
+  if (!result) return ONS_STATUS_OK;
+  return launch_slow(device, function, launch, stream, parameters, result, error);
+}

@@ -1,0 +1,485 @@
+/* The CPU backend: what kernels compute there, and on how many threads. */
+#include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "cpu_fixture.h"
+
+static void open_four_threads(void) {
+  fixture_settings.cpu_thread_count = 4;
+  fixture_open();
+}
+
+TestSuite(cpu, .init = open_four_threads, .fini = fixture_close, .timeout = 120);
+
+static void unload(const fixture_kernel* kernel) { backend->ops->unload(kernel->binary); }
+
+/* Runs `source`'s kernel k(int* out) in one thread. */
+static void run_int(const char* source, int* out) {
+  fixture_kernel kernel = fixture_load(source, "k", NULL);
+  void* parameters[] = {&out};
+  fixture_launch(&kernel, 1, 1, parameters, 1);
+  unload(&kernel);
+}
+
+/* ---- the device ------------------------------------------------------------------------- */
+
+static int count_threads(void) {
+  FILE* file = fopen("/proc/self/status", "r");
+  char line[256];
+  int count = -1;
+  while (fgets(line, sizeof(line), file)) sscanf(line, "Threads: %d", &count);
+  fclose(file);
+  return count;
+}
+
+Test(cpu, device) {
+  int32_t count = 0;
+  cr_assert(eq(int, backend->ops->device_count(backend, &count, &error), 0));
+  cr_expect(eq(int, count, 1));
+  cr_expect(eq(int, device->device.device_type, kDLCPU));
+  cr_expect(eq(str, device->arch, "native"));
+  cr_expect(ne(ptr, strstr(device->name, ", 4 threads"), NULL), "%s", device->name);
+  cr_expect(eq(int, (int)device->limits.threads_per_block, 1024));
+  cr_expect(eq(int, (int)device->limits.shared_bytes, 0));
+  ons__device* other = NULL;
+  cr_expect(eq(int, backend->ops->device_open(backend, 1, &other, &error),
+               ONS_STATUS_INVALID_ARGUMENT));
+  cr_expect(eq(int, count_threads(), 1), "no thread before the first large launch");
+}
+
+Test(cpu, thread_count_from_the_environment) {
+  fixture_settings.cpu_thread_count = 0;
+  ons__device* other = NULL;
+  setenv("ONSTREAM_CPU_THREADS", "3", 1);
+  cr_assert(eq(int, backend->ops->device_open(backend, 0, &other, &error), 0));
+  cr_expect(ne(ptr, strstr(other->name, ", 3 threads"), NULL), "%s", other->name);
+  backend->ops->device_close(other);
+  setenv("ONSTREAM_CPU_THREADS", "many", 1); /* as if it were not set */
+  cr_assert(eq(int, backend->ops->device_open(backend, 0, &other, &error), 0));
+  cr_expect(eq(ptr, strstr(other->name, ", 3 threads"), NULL), "%s", other->name);
+  backend->ops->device_close(other);
+}
+
+/* ---- where threads are ------------------------------------------------------------------ */
+
+Test(cpu, three_dimensions) {
+  fixture_kernel kernel = fixture_load(
+      "__global__ void k(int* out) {\n"
+      "  int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;\n"
+      "  int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;\n"
+      "  const uint3 t = threadIdx; const dim3 b = blockDim;\n"
+      "  atomicAdd(&out[block * (blockDim.x * blockDim.y * blockDim.z) + thread],\n"
+      "            block * 1000 + thread + (t.x >= b.x || gridDim.z != 4));\n"
+      "}\n",
+      "k", NULL);
+  static int out[2 * 3 * 4 * 5 * 6 * 7];
+  int* pointer = out;
+  void* parameters[] = {&pointer};
+  ons_launch launch = ONS_LAUNCH_INIT;
+  memcpy(launch.grid, (uint32_t[]){2, 3, 4}, sizeof(launch.grid));
+  memcpy(launch.block, (uint32_t[]){5, 6, 7}, sizeof(launch.block));
+  cr_assert(eq(int, backend->ops->launch(device, &kernel.function, &launch, NULL, parameters, 1,
+                                         &error), 0));
+  for (int i = 0; i < 24 * 210; ++i) {
+    cr_assert(eq(int, out[i], i / 210 * 1000 + i % 210), "element %d", i);
+  }
+  unload(&kernel);
+}
+
+Test(cpu, parameters_are_copies_and_have_sizes) {
+  fixture_kernel kernel = fixture_load(
+      "struct big { char c[24]; };\n"
+      "__global__ void k(int* out, int value, double d, ons::view<float, 2> v, big b, char c) {\n"
+      "  out[threadIdx.x] = ++value;\n"
+      "  v.shape[0] = 0;\n"
+      "}\n",
+      "k", NULL);
+  const uint32_t sizes[] = {8, 4, 8, 40, 24, 1, 0};
+  for (int i = 0; i < 7; ++i) cr_expect(eq(int, (int)kernel.parameter_bytes[i], (int)sizes[i]));
+  int out[4] = {0}, value = 41;
+  int* pointer = out;
+  double d = 0;
+  struct {
+    float* data;
+    long long shape[2], strides[2];
+  } view = {NULL, {3, 4}, {4, 1}};
+  char big[24] = {0}, c = 0;
+  void* parameters[] = {&pointer, &value, &d, &view, big, &c};
+  fixture_launch(&kernel, 1, 4, parameters, 6);
+  for (int i = 0; i < 4; ++i) cr_expect(eq(int, out[i], 42));
+  cr_expect(eq(int, value, 41));
+  cr_expect(eq(int, (int)view.shape[0], 3));
+  unload(&kernel);
+}
+
+Test(cpu, views) {
+  fixture_kernel kernel = fixture_load(
+      "__global__ void k(ons::view<const int, 2> in, ons::view<int, 2, int> out) {\n"
+      "  for (int i = 0; i < in.shape[0]; ++i)\n"
+      "    for (int j = 0; j < in.shape[1]; ++j) out(j, i) = in(i, j) + (int)in.size() + in.rank;\n"
+      "}\n",
+      "k", (const char*[]){"-DT=float", "-DN=4", "-DI=1", NULL});
+  int in[6] = {0, 1, 2, 3, 4, 5}, out[6] = {0};
+  struct {
+    const int* data;
+    long long shape[2], strides[2];
+  } from = {in, {2, 3}, {3, 1}};
+  struct {
+    int* data;
+    int shape[2], strides[2];
+  } to = {out, {3, 2}, {2, 1}};
+  void* parameters[] = {&from, &to};
+  fixture_launch(&kernel, 1, 1, parameters, 2);
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) cr_expect(eq(int, out[j * 2 + i], in[i * 3 + j] + 8));
+  }
+  unload(&kernel);
+}
+
+/* ---- the dialect ------------------------------------------------------------------------ */
+
+Test(cpu, device_functions) {
+  static const char source[] =
+      "#define CHECK(condition) do { if (!(condition)) { *out = __LINE__; return; } } while (0)\n"
+      "template <class A, class B> struct is { static constexpr bool same = false; };\n"
+      "template <class A> struct is<A, A> { static constexpr bool same = true; };\n"
+      "__constant__ int table[3] = {1, 2, 3};\n"
+      "__device__ int counter;\n"
+      "__device__ __forceinline__ int twice(int x) { return 2 * x; }\n"
+      "__host__ __device__ __noinline__ int thrice(int x) { return 3 * x; }\n"
+      "struct __align__(32) padded { int x; };\n"
+      "__global__ __launch_bounds__(256, 2) void k(int* __restrict__ out) {\n"
+      "  *out = 0;\n"
+      "  CHECK(twice(2) + thrice(table[1]) + counter == 10 && sizeof(padded) == 32);\n"
+      "  CHECK((is<decltype(sin(1.0f)), float>::same && is<decltype(sin(1.0)), double>::same));\n"
+      "  CHECK((is<decltype(min(1, 2u)), unsigned>::same && is<decltype(max(1.0f, 2.0)), double>::same));\n"
+      "  CHECK(min(-1, 2) == -1 && max(3ll, 2ll) == 3 && min(1.0f, NAN) == 1.0f && abs(-2.5f) == 2.5f);\n"
+      "  CHECK(rsqrtf(4.0f) == 0.5f && fmaf(2.0f, 3.0f, 1.0f) == 7.0f && fminf(1.0f, 2.0f) == 1.0f);\n"
+      "  CHECK(fabsf(__expf(1.0f) - 2.7182818f) < 1e-5f && __fdividef(1.0f, 4.0f) == 0.25f);\n"
+      "  CHECK(sinpif(1.0f) == 0.0f && cospif(1.0f) == -1.0f && sinpif(-0.5f) == -1.0f);\n"
+      "  CHECK(__saturatef(NAN) == 0.0f && __saturatef(7.0f) == 1.0f && __saturatef(0.5f) == 0.5f);\n"
+      "  CHECK(__float2int_rn(2.5f) == 2 && __float2int_rz(-2.7f) == -2 && __float2int_ru(2.1f) == 3);\n"
+      "  CHECK(__float2int_rd(-2.1f) == -3 && __float2int_rn(NAN) == 0 && __float2int_rn(1e20f) == 2147483647);\n"
+      "  CHECK(__float2int_rn(-1e20f) == -2147483647 - 1 && __float2uint_rn(-1.0f) == 0u);\n"
+      "  CHECK(__float2uint_rn(1e20f) == 4294967295u && __double2ll_rn(1e30) == 9223372036854775807ll);\n"
+      "  CHECK(__double2ull_rz(1.8446744073709550e19) == 18446744073709549568ull);\n"
+      "  CHECK(__int_as_float(0x3f800000) == 1.0f && __float_as_uint(-0.0f) == 0x80000000u);\n"
+      "  CHECK(__hiloint2double(0x3ff00000, 0) == 1.0 && __double2hiint(1.0) == 0x3ff00000);\n"
+      "  CHECK(__popc(0xF0F0u) == 8 && __clz(0) == 32 && __clz(1) == 31 && __ffs(8) == 4 && __ffs(0) == 0);\n"
+      "  CHECK(__brev(1u) == 0x80000000u && __brevll(2ull) == 1ull << 62 && __clzll(1) == 63);\n"
+      "  CHECK(__byte_perm(0x33221100u, 0x77665544u, 0x7410) == 0x77441100u && __byte_perm(0x80u, 0, 0x8) == 0xFFu);\n"
+      "  CHECK(__funnelshift_l(0x80000000u, 1u, 1) == 3u && __funnelshift_r(2u, 1u, 1) == 0x80000001u);\n"
+      "  CHECK(__mulhi(1 << 30, -8) == -2 && __umulhi(1u << 31, 4u) == 2u && __mul24(-3, 5) == -15);\n"
+      "  CHECK(__umul64hi(1ull << 63, 4) == 2 && __mul64hi(-1, 1) == -1 && __usad(1u, 3u, 1u) == 3u);\n"
+      "  CHECK(__sad(-2, 3, 1u) == 6u && warpSize == 32 && __ldg(out) == 0);\n"
+      "  CHECK(sizeof(float3) == 12 && alignof(float4) == 16 && alignof(double2) == 16 && alignof(double4) == 16);\n"
+      "  CHECK(alignof(char2) == 2 && alignof(int2) == 8 && sizeof(short3) == 6 && alignof(longlong3) == 8);\n"
+      "  float4 v = make_float4(1, 2, 3, 4); CHECK(v.x + v.w == 5.0f); CHECK(dim3(7).y == 1);\n"
+      "  float s, c; sincosf(0.0f, &s, &c); CHECK(s == 0.0f && c == 1.0f);\n"
+      "  CHECK(pow(2.0f, 3.0f) == 8.0f && fabs(-1.0f) == 1.0f && floor(1.5) == 1.0 && isnan(NAN) && isfinite(1.0f));\n"
+      "  if (blockDim.x > 1000) printf(\"%d\", 1);\n"
+      "  assert(out != nullptr);\n"
+      "  *out = -1;\n"
+      "}\n";
+  int out = 0;
+  run_int(source, &out);
+  cr_expect(eq(int, out, -1), "the check in line %d failed", out);
+  /* With the standard library on top. */
+  char* text = malloc(sizeof(source) + 200);
+  sprintf(text, "#include <cmath>\n#include <cstdlib>\n#include <algorithm>\n#include <cstdint>\n"
+                "using namespace std;\n#define is is_\n%s", source);
+  run_int(text, &out);
+  cr_expect(eq(int, out, -1), "the check in line %d failed", out);
+  free(text);
+}
+
+#if defined(__F16C__) || defined(__x86_64__)
+__attribute__((target("f16c"))) static uint16_t half_of(float value) {
+  return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
+}
+__attribute__((target("f16c"))) static float float_of(uint16_t half) { return _cvtsh_ss(half); }
+
+static uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+Test(cpu, half_conversions_equal_the_processors) {
+  if (!__builtin_cpu_supports("f16c")) cr_skip_test("no f16c");
+  fixture_kernel widen = fixture_load(
+      "#include <cuda_fp16.h>\n__global__ void k(const __half* x, float* y) {\n"
+      "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i]; }",
+      "k", NULL);
+  static uint16_t halves[65536];
+  static float floats[65536];
+  for (int i = 0; i < 65536; ++i) halves[i] = (uint16_t)i;
+  uint16_t* half_pointer = halves;
+  float* float_pointer = floats;
+  void* parameters[] = {&half_pointer, &float_pointer};
+  fixture_launch(&widen, 256, 256, parameters, 2);
+  for (int i = 0; i < 65536; ++i) {
+    bool nan = isnan(float_of((uint16_t)i));
+    cr_assert(nan ? isnan(floats[i]) : bits_of(floats[i]) == bits_of(float_of((uint16_t)i)),
+              "half 0x%04x", i);
+  }
+  unload(&widen);
+
+  fixture_kernel narrow = fixture_load(
+      "#include <cuda_fp16.h>\n__global__ void k(const float* x, __half* y) {\n"
+      "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = __float2half(x[i]); }",
+      "k", NULL);
+  void* back[] = {&float_pointer, &half_pointer};
+  /* A prime stride walks all exponents and every kind of tie. */
+  for (uint32_t round = 0; round < 64; ++round) {
+    for (uint32_t i = 0; i < 65536; ++i) {
+      uint32_t bits = i << 16 | (round & 1 ? round << 7 : (round * 0x1000u) & 0xF000u);
+      memcpy(&floats[i], &bits, sizeof(bits));
+    }
+    fixture_launch(&narrow, 256, 256, back, 2);
+    for (int i = 0; i < 65536; ++i) {
+      uint16_t expected = half_of(floats[i]);
+      bool nan = isnan(floats[i]);
+      cr_assert(nan ? (halves[i] & 0x7FFF) > 0x7C00 : halves[i] == expected,
+                "float 0x%08x gives 0x%04x, not 0x%04x", bits_of(floats[i]), halves[i], expected);
+    }
+  }
+  unload(&narrow);
+}
+#endif
+
+Test(cpu, small_float_arithmetic) {
+  static const char source[] =
+      "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <cuda_fp8.h>\n"
+      "#define CHECK(condition) do { if (!(condition)) { *out = __LINE__; return; } } while (0)\n"
+      "__global__ void k(int* out) {\n"
+      "  __half one = 1, tiny = __ushort_as_half(1), big = 65504.0f;\n"
+      "  CHECK(float(tiny) == 0x1p-24f && __half_as_ushort(big) == 0x7BFF && float(big + big) > 1e30f);\n"
+      "  CHECK(float(one + __half(0x1p-11f)) == 1.0f && float(one + __half(0x1.8p-10f)) == 1.0f + 0x1p-9f);\n"
+      "  CHECK(one == __half(1.0) && one < big && __hgt(big, one) && __hisnan(big - big * big * __half(0)) == true);\n"
+      "  CHECK(float(-one) == -1.0f && float(__hmax(one, big)) == 65504.0f && int(__half(-2.7f)) == -2);\n"
+      "  CHECK(__half_as_ushort(__half(65519.0f)) == 0x7BFF && __half_as_ushort(__half(65520.0f)) == 0x7C00);\n"
+      "  CHECK(__half_as_ushort(__half(1.0 + 0x1p-11 + 0x1p-40)) == 0x3C01);\n" /* once rounded */
+      "  __half sum = one; sum += one; sum *= 3.0f; CHECK(float(sum) == 6.0f && float(__hfma(sum, sum, one)) == 37.0f);\n"
+      "  CHECK(float(__hfma(__half(1.0f + 0x1p-10f), __half(1.0f + 0x1p-10f), __half(-1.0f))) == 0x1p-9f + 0x1p-20f);\n"
+      "  __half2 pair = __floats2half2_rn(1.0f, 2.0f); pair = __hadd2(pair, pair); CHECK(__high2float(pair) == 4.0f);\n"
+      "  __nv_bfloat16 b = __float2bfloat16(1.0f + 0x1p-8f); CHECK(float(b) == 1.0f);\n"
+      "  b = __float2bfloat16(1.0f + 0x1.8p-7f); CHECK(float(b) == 1.0f + 0x1p-6f);\n"
+      "  CHECK(float(__nv_bfloat16(0x1p-133f)) == 0x1p-133f && __bfloat16_as_ushort(__nv_bfloat16(3.4e38f)) == 0x7F80);\n"
+      "  CHECK(float(__hfma(__nv_bfloat16(1.0f + 0x1p-7f), __nv_bfloat16(1.0f + 0x1p-1f), __nv_bfloat16(0x1p-120f))) == 1.5f + 0x1p-6f);\n"
+      "  CHECK(float(__nv_bfloat16(16842753ll << 36)) == 0x1.02p60f);\n"
+      "  CHECK(__nv_fp8_e4m3(448.0f).__x == 0x7E && __nv_fp8_e4m3(1e9f).__x == 0x7E && __nv_fp8_e4m3(-INFINITY).__x == 0xFE);\n"
+      "  CHECK(__nv_fp8_e4m3(NAN).__x == 0x7F && __nv_fp8_e4m3(0x1p-9f).__x == 1 && __nv_fp8_e4m3(0x1p-10f).__x == 0);\n"
+      "  CHECK(__nv_fp8_e5m2(57344.0f).__x == 0x7B && __nv_fp8_e5m2(1e9f).__x == 0x7B && __nv_fp8_e5m2(0x1p-16f).__x == 1);\n"
+      "  for (int i = 0; i < 256; ++i) {\n"
+      "    __nv_fp8_e4m3 e; e.__x = i; if ((i & 0x7F) != 0x7F) CHECK(__nv_fp8_e4m3(float(e)).__x == i);\n"
+      "    __nv_fp8_e5m2 f; f.__x = i; if ((i & 0x7F) < 0x7C) CHECK(__nv_fp8_e5m2(float(f)).__x == i);\n"
+      "  }\n"
+      "  __nv_fp8_e4m3 e; e.__x = 0x7E; CHECK(float(e) == 448.0f); e.__x = 0x08; CHECK(float(e) == 0x1p-6f);\n"
+      "  *out = -1;\n"
+      "}\n";
+  int out = 0;
+  run_int(source, &out);
+  cr_expect(eq(int, out, -1), "the check in line %d failed", out);
+}
+
+Test(cpu, atomics_across_threads) {
+  fixture_kernel kernel = fixture_load(
+      "#include <cuda_fp16.h>\n"
+      "struct sums { int i, low, high; unsigned u, wrapped, down; unsigned long long ull; float f;\n"
+      "              double d; unsigned bits; int cas; };\n"
+      "__global__ void k(sums* s) {\n"
+      "  int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
+      "  atomicAdd(&s->i, 1); atomicSub(&s->i, -1); atomicMin(&s->low, -t); atomicMax(&s->high, t);\n"
+      "  atomicAdd(&s->u, 2u); atomicInc(&s->wrapped, 6u); atomicDec(&s->down, 6u);\n"
+      "  atomicAdd(&s->ull, 1ull << 33); atomicAdd(&s->f, 1); atomicAdd(&s->d, 0.5);\n"
+      "  atomicXor(&s->bits, 1u << (t & 31)); atomicOr(&s->bits, 0u); atomicAnd(&s->bits, ~0u);\n"
+      "  for (int old = s->cas, seen;; old = seen) { seen = atomicCAS(&s->cas, old, old + 1); if (seen == old) break; }\n"
+      "}\n",
+      "k", NULL);
+  struct {
+    int i, low, high;
+    unsigned u, wrapped, down;
+    unsigned long long ull;
+    float f;
+    double d;
+    unsigned bits;
+    int cas;
+  } sums = {0};
+  void* pointer = &sums;
+  void* parameters[] = {&pointer};
+  enum { BLOCKS = 2000, THREADS = 128, ALL = BLOCKS * THREADS };
+  fixture_launch(&kernel, BLOCKS, THREADS, parameters, 1);
+  cr_expect(gt(int, count_threads(), 1), "the launch was shared");
+  cr_expect(eq(int, sums.i, 2 * ALL));
+  cr_expect(eq(int, sums.low, -(ALL - 1)));
+  cr_expect(eq(int, sums.high, ALL - 1));
+  cr_expect(eq(int, (int)sums.u, 2 * ALL));
+  cr_expect(eq(int, (int)sums.wrapped, ALL % 7));
+  cr_expect(eq(int, (int)sums.down, (7 - ALL % 7) % 7));
+  cr_expect(sums.ull == (unsigned long long)ALL << 33);
+  cr_expect(sums.f == (float)ALL);
+  cr_expect(sums.d == ALL * 0.5);
+  cr_expect(eq(int, (int)sums.bits, 0));
+  cr_expect(eq(int, sums.cas, ALL));
+  unload(&kernel);
+}
+
+/* ---- threads ---------------------------------------------------------------------------- */
+
+static const char busy_source[] =
+    "__global__ void k(int* out, int work) {\n"
+    "  unsigned x = blockIdx.x;\n"
+    "  for (int i = 0; i < work; ++i) x = x * 1664525u + 1013904223u;\n"
+    "  out[blockIdx.x] += 1 + (x == 12345u && work < 0);\n"
+    "}\n";
+
+static fixture_kernel busy;
+
+static bool launch_busy(int work) {
+  enum { BLOCKS = 500 };
+  int out[BLOCKS] = {0};
+  int* pointer = out;
+  void* parameters[] = {&pointer, &work};
+  fixture_launch(&busy, BLOCKS, 1, parameters, 2);
+  for (int i = 0; i < BLOCKS; ++i) {
+    if (out[i] != 1) return false;
+  }
+  return true;
+}
+
+static void* launch_repeatedly(void* unused) {
+  (void)unused;
+  bool good = true;
+  for (int i = 0; i < 200 && good; ++i) good = launch_busy(i % 3 * 500);
+  return good ? (void*)1 : NULL;
+}
+
+Test(cpu, small_launches_stay_on_the_calling_thread) {
+  busy = fixture_load(busy_source, "k", NULL);
+  cr_expect(launch_busy(0));
+  cr_expect(eq(int, count_threads(), 1));
+  unload(&busy);
+}
+
+Test(cpu, launches_from_several_threads) {
+  busy = fixture_load(busy_source, "k", NULL);
+  pthread_t threads[8];
+  for (int i = 0; i < 8; ++i) pthread_create(&threads[i], NULL, launch_repeatedly, NULL);
+  for (int i = 0; i < 8; ++i) {
+    void* good = NULL;
+    pthread_join(threads[i], &good);
+    cr_expect(ne(ptr, good, NULL), "a block ran twice or never");
+  }
+  unload(&busy);
+}
+
+Test(cpu, a_child_after_fork_has_its_own_pool) {
+  busy = fixture_load(busy_source, "k", NULL);
+  cr_assert(launch_busy(5000));
+  cr_assert(eq(int, count_threads(), 4));
+  pid_t pid = fork();
+  if (pid == 0) {
+    bool good = count_threads() == 1 && launch_busy(5000) && count_threads() == 4;
+    backend->ops->unload(busy.binary);
+    backend->ops->device_close(device);
+    backend->ops->destroy(backend);
+    _exit(good && count_threads() == 1 && atomic_load(&fixture_live) == 0 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  cr_expect(eq(int, status, 0));
+  cr_expect(launch_busy(5000), "the parent's pool still works");
+  unload(&busy);
+}
+
+Test(cpu, a_child_of_a_busy_parent) {
+  busy = fixture_load(busy_source, "k", NULL);
+  pthread_t thread;
+  pthread_create(&thread, NULL, launch_repeatedly, NULL);
+  for (int i = 0; i < 20; ++i) {
+    pid_t pid = fork();
+    if (pid == 0) _exit(launch_busy(2000) ? 0 : 1);
+    int status = -1;
+    waitpid(pid, &status, 0);
+    cr_expect(eq(int, status, 0));
+  }
+  pthread_join(thread, NULL);
+  unload(&busy);
+}
+
+/* ---- loading ---------------------------------------------------------------------------- */
+
+Test(cpu, two_hundred_modules) {
+  /* Each has thread-local indices; they must not use up what the loader reserves for such. */
+  ons__image* image = NULL;
+  char* log = NULL;
+  const char* names[] = {"k", NULL};
+  cr_assert(eq(int, fixture_compile("__device__ int calls;\n__global__ void k(int* out) {\n"
+                                    "  *out = ++calls + threadIdx.x; }",
+                                    names, NULL, NULL, &image, &log), 0), "%s", error.message);
+  enum { MODULES = 200 };
+  ons__binary* binaries[MODULES];
+  for (int i = 0; i < MODULES; ++i) {
+    cr_assert(eq(int, backend->ops->load(device, image, &binaries[i], &error), 0), "module %d: %s",
+              i, error.message);
+    ons__function function;
+    cr_assert(eq(int, backend->ops->function(binaries[i], "ons_cpu_kernel_0", &function, NULL, 0,
+                                             &error), 0));
+    int out = 0;
+    int* pointer = &out;
+    void* parameters[] = {&pointer};
+    ons_launch launch = ONS_LAUNCH_INIT;
+    cr_assert(eq(int, backend->ops->launch(device, &function, &launch, NULL, parameters, 1,
+                                           &error), 0));
+    cr_assert(eq(int, out, 1), "module %d shares its variables", i);
+  }
+  for (int i = 0; i < MODULES; ++i) backend->ops->unload(binaries[i]);
+  ons__image_destroy(image);
+  ons__free(&fixture_allocator, log);
+}
+
+Test(cpu, an_image_that_is_none) {
+  ons__image image = {.allocator = &fixture_allocator, .kind = ONS__IMAGE_SHARED_OBJECT,
+                      .code = (char*)"not an object", .code_bytes = 13};
+  ons__binary* binary = NULL;
+  cr_expect(eq(int, backend->ops->load(device, &image, &binary, &error), ONS_STATUS_IO));
+  cr_expect(eq(ptr, binary, NULL));
+  image.kind = ONS__IMAGE_PTX;
+  cr_expect(eq(int, backend->ops->load(device, &image, &binary, &error), ONS_STATUS_UNSUPPORTED));
+}
+
+#if defined(__x86_64__)
+Test(cpu, fast_math_leaves_the_threads_rounding_alone) {
+  unsigned before = _mm_getcsr();
+  const char* options[] = {"--use_fast_math", "-ffast-math", "-Ofast", NULL};
+  setenv("CXX", "g++", 1); /* the one that links such code */
+  fixture_kernel kernel = fixture_load("__global__ void k(float* x) { *x /= 3; }", "k", options);
+  cr_expect(eq(int, (int)_mm_getcsr(), (int)before));
+  unload(&kernel);
+}
+#endif
+
+Test(cpu, gcc_as_the_compiler) {
+  setenv("CXX", "g++", 1);
+  fixture_kernel kernel = fixture_load(
+      "#include <cuda_bf16.h>\n"
+      "__global__ void k(float a, const float* x, float* out, int n) {\n"
+      "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = a * x[i]; }",
+      "k", NULL);
+  float a = 2, x[5] = {1, 2, 3, 4, 5}, out[6] = {0};
+  const float* in = x;
+  float* to = out;
+  int n = 5;
+  void* parameters[] = {&a, &in, &to, &n};
+  fixture_launch(&kernel, 3, 2, parameters, 4);
+  for (int i = 0; i < 6; ++i) cr_expect(eq(flt, out[i], i < 5 ? 2 * x[i] : 0));
+  unload(&kernel);
+}

@@ -1,0 +1,191 @@
+/* What outlives a launch: objects until the device is past it, binaries until graphs are gone. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+
+#include "runtime/backend.h"
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/retire.h"
+
+/* A device whose events pass when the test says so. */
+typedef struct fake_event {
+  bool recorded;
+  bool passed;
+} fake_event;
+
+static int live_events, released, unloaded;
+static bool fail_create, fail_record;
+static fake_event* last_recorded;
+static struct {
+  void* object;
+  void (*release)(void*);
+} graph;
+
+static ons_status event_create(ons__device* device, void** out_event, ons_error* error) {
+  (void)device;
+  if (fail_create) return ons__error_set(error, ONS_STATUS_DEVICE, "no event");
+  *out_event = ons__alloc(NULL, sizeof(fake_event));
+  ++live_events;
+  return ONS_STATUS_OK;
+}
+
+static void event_destroy(ons__device* device, void* event) {
+  (void)device;
+  --live_events;
+  ons__free(NULL, event);
+}
+
+static ons_status event_record(ons__device* device, void* event, void* stream,
+                               ons_error* error) {
+  (void)device, (void)stream;
+  if (fail_record) return ons__error_set(error, ONS_STATUS_DEVICE, "no record");
+  last_recorded = event;
+  *last_recorded = (fake_event){.recorded = true};
+  return ONS_STATUS_OK;
+}
+
+static bool event_passed(ons__device* device, void* event) {
+  (void)device;
+  fake_event* fake = event;
+  cr_assert(fake->recorded, "an event is only asked after it was recorded");
+  return fake->passed;
+}
+
+static ons_status graph_retain(ons__device* device, void* target, void* object,
+                               void (*release)(void*), ons_error* error) {
+  (void)device, (void)error;
+  cr_assert(eq(ptr, target, &graph));
+  graph.object = object;
+  graph.release = release;
+  return ONS_STATUS_OK;
+}
+
+static void unload(ons__binary* binary) {
+  (void)binary;
+  ++unloaded;
+}
+
+static const ons__backend_ops ops = {.event_create = event_create,
+                                     .event_destroy = event_destroy,
+                                     .event_record = event_record,
+                                     .event_passed = event_passed,
+                                     .graph_retain = graph_retain,
+                                     .unload = unload};
+static ons__backend backend = {.ops = &ops};
+static ons__device device = {.backend = &backend};
+static ons__retire_list list;
+
+static void release(void* object) {
+  (void)object;
+  ++released;
+}
+
+static const ons_retained two_objects[] = {{NULL, release}, {NULL, release}};
+
+static fake_event* retire_two(void) {
+  ons_error error = ONS_ERROR_INIT;
+  ons__retired* retired = ons__retire_reserve(&list, two_objects, 2, &error);
+  cr_assert(retired != NULL);
+  cr_assert(eq(int, ons__retire_commit(&list, retired, NULL, &error), 0));
+  return last_recorded;
+}
+
+static void setup(void) { ons__retire_init(&list, &device, NULL); }
+
+TestSuite(retire, .init = setup);
+
+Test(retire, released_when_the_device_is_past) {
+  fake_event* first = retire_two();
+  fake_event* second = retire_two();
+  cr_expect(eq(sz, ons__retire_collect(&list), 4));
+  cr_expect(eq(int, released, 0));
+  second->passed = true; /* another stream may be faster */
+  cr_expect(eq(sz, ons__retire_collect(&list), 2));
+  cr_expect(eq(int, released, 2));
+  first->passed = true;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, released, 4));
+  cr_assert(ons__retire_destroy(&list));
+  cr_expect(eq(int, live_events, 0));
+}
+
+Test(retire, events_are_reused) {
+  for (int i = 0; i < 100; ++i) {
+    retire_two()->passed = true;
+    ons__retire_poll(&list);
+  }
+  cr_expect(eq(int, released, 200));
+  cr_expect(eq(int, live_events, 1));
+  cr_assert(ons__retire_destroy(&list));
+}
+
+Test(retire, many_at_once) {
+  fake_event* events[100];
+  for (int i = 0; i < 100; ++i) events[i] = retire_two();
+  for (int i = 0; i < 100; ++i) events[i]->passed = true;
+  cr_expect(eq(sz, ons__retire_collect(&list), 0));
+  cr_expect(eq(int, released, 200));
+  cr_assert(ons__retire_destroy(&list));
+  cr_expect(eq(int, live_events, 0));
+}
+
+Test(retire, nothing_is_freed_early_at_the_end) {
+  fake_event* event = retire_two();
+  cr_expect(not(ons__retire_destroy(&list)));
+  cr_expect(eq(int, released, 0));
+  event->passed = true;
+  cr_expect(ons__retire_destroy(&list));
+  cr_expect(eq(int, released, 2));
+}
+
+Test(retire, a_failed_reservation_takes_nothing) {
+  ons_error error = ONS_ERROR_INIT;
+  fail_create = true;
+  cr_expect(eq(ptr, ons__retire_reserve(&list, two_objects, 2, &error), NULL));
+  cr_expect(eq(str, error.message, "no event"));
+  fail_create = false;
+  ons__retired* retired = ons__retire_reserve(&list, two_objects, 2, &error);
+  ons__retire_cancel(&list, retired);
+  cr_expect(eq(int, released, 0));
+  cr_assert(ons__retire_destroy(&list));
+  cr_expect(eq(int, live_events, 0));
+}
+
+Test(retire, a_failed_record_never_frees) {
+  ons_error error = ONS_ERROR_INIT;
+  ons__retired* retired = ons__retire_reserve(&list, two_objects, 2, &error);
+  fail_record = true;
+  cr_expect(eq(int, ons__retire_commit(&list, retired, NULL, &error), ONS_STATUS_DEVICE));
+  cr_expect(eq(sz, ons__retire_collect(&list), 0));
+  cr_expect(eq(int, released, 0));
+}
+
+Test(retire, under_capture_objects_live_as_long_as_the_graph) {
+  ons_error error = ONS_ERROR_INIT;
+  ons__retired* retired = ons__retire_reserve(&list, two_objects, 2, &error);
+  cr_assert(eq(int, ons__retire_to_graph(&list, retired, &graph, &error), 0));
+  cr_expect(eq(sz, ons__retire_collect(&list), 0));
+  cr_expect(eq(int, released, 0));
+  cr_expect(not(ons__retire_destroy(&list)), "the graph still points here");
+  graph.release(graph.object);
+  cr_expect(eq(int, released, 0), "not inside of the driver's callback");
+  ons__retire_poll(&list);
+  cr_expect(eq(int, released, 2));
+  cr_assert(ons__retire_destroy(&list));
+}
+
+Test(retire, a_binary_outlives_its_module_in_a_graph) {
+  ons_error error = ONS_ERROR_INIT;
+  ons__loaded* loaded = ons__alloc(NULL, sizeof(*loaded));
+  atomic_init(&loaded->reference_count, 1);
+  loaded->home = &list;
+  cr_assert(eq(int, ons__loaded_to_graph(loaded, &graph, &error), 0));
+  ons__loaded_release(loaded);
+  ons__retire_unload(&list);
+  cr_expect(eq(int, unloaded, 0));
+  graph.release(graph.object);
+  cr_expect(eq(int, unloaded, 0), "not inside of the driver's callback");
+  ons__retire_unload(&list);
+  cr_expect(eq(int, unloaded, 1));
+  cr_assert(ons__retire_destroy(&list));
+}
