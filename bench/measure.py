@@ -12,6 +12,7 @@ import os
 import pathlib
 import platform
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -271,8 +272,9 @@ def finish(
 
 def compile_c(source: str, output: pathlib.Path, *options: str) -> pathlib.Path:
     """Compiles a C file beside this one with the machine's own compiler, or raises."""
+    compilers = os.environ.get("CC", ""), "cc", "gcc", "clang"
     command = [
-        os.environ.get("CC", "cc"),
+        next(filter(shutil.which, compilers), "cc"),
         "-std=c11",
         "-D_GNU_SOURCE",
         "-O2",

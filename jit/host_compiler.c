@@ -121,7 +121,7 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
 
 /* ---- running the compiler --------------------------------------------------------------- */
 
-static void append_command(build* self, bool only_check, ons__words* words) {
+static void append_command(build* self, ons__words* words) {
   const ons__compile_request* request = self->request;
   ons__words_append_all(words, &self->command->words);
   ons__host_options_append_defaults(words, self->command->family);
@@ -135,20 +135,16 @@ static void append_command(build* self, bool only_check, ons__words* words) {
     ons__words_append(words, *request->folder ? request->folder : ".");
   }
   ons__host_options_append_user(words, request->options, request->option_count);
-  if (only_check) {
-    ons__words_append(words, "-fsyntax-only");
-  } else {
-    ons__words_append(words, "-o");
-    ons__words_append(words, self->object_path.data);
-  }
+  ons__words_append(words, "-o");
+  ons__words_append(words, self->object_path.data);
   ons__words_append(words, self->source_path.data);
 }
 
 /* Runs the compiler over the source; OK whatever it thinks of it. */
-static ons_status run(build* self, bool only_check, bool* out_accepted, ons_error* error) {
+static ons_status run(build* self, bool* out_accepted, ons_error* error) {
   ons__words words;
   ons__words_init(&words, self->allocator);
-  append_command(self, only_check, &words);
+  append_command(self, &words);
   ons__process_result result = {0};
   ons_status status =
       ons__words_ok(&words)
@@ -233,7 +229,7 @@ static ons_status check_source_alone(build* self, ons_error* error) {
   char* log = self->log; /* `blamed` points into it */
   self->log = NULL;
   ons_status status = write_source(self, false, error);
-  if (status == ONS_STATUS_OK) status = run(self, true, &accepted, error);
+  if (status == ONS_STATUS_OK) status = run(self, &accepted, error);
   if (status == ONS_STATUS_OK && !accepted) status = report_source(self, error);
   if (status == ONS_STATUS_OK) {
     ons__free(self->allocator, self->log);
@@ -251,7 +247,7 @@ static ons_status compile(build* self, ons_error* error) {
   while (status == ONS_STATUS_OK) {
     bool accepted = false;
     status = write_source(self, true, error);
-    if (status == ONS_STATUS_OK) status = run(self, false, &accepted, error);
+    if (status == ONS_STATUS_OK) status = run(self, &accepted, error);
     if (status != ONS_STATUS_OK || accepted) return status;
 
     size_t blamed = ons__host_log_blame(self->log, self->blamed, self->request->kernel_count);

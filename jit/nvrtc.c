@@ -88,8 +88,7 @@ static const char* get_include_folders(ons__nvrtc* nvrtc) {
   return known ? known : "";
 }
 
-/* ---- compiling
- * -------------------------------------------------------------------------- */
+/* ---- compiling --------------------------------------------------------------------- */
 
 static void signature_expression(const char* name, ons__string* out_text) {
   ons__string_appendf(out_text, "ons_sig<decltype(%s)>", name);
@@ -230,8 +229,7 @@ static ons_status compile(compile_job* job, ons_error* error) {
                         job->lost_name, job->request->name, job->lost_reason);
 }
 
-/* ---- the image
- * -------------------------------------------------------------------------- */
+/* ---- the image --------------------------------------------------------------------- */
 
 static ons_status read_code(const compile_job* job, ons__image* image, ons_error* error) {
   const ons__nvrtc_library* library = job->library;
@@ -257,19 +255,6 @@ static ons_status read_code(const compile_job* job, ons__image* image, ons_error
                            library->nvrtcGetErrorString(result));
 }
 
-/* "_Z7ons_sigIFvPfEEvv": the template's argument is the kernel's type. */
-static char* signature_of(const ons_allocator* allocator, const char* lowered) {
-  static const char front[] = "_Z7ons_sigI";
-  static const char back[] = "Evv";
-  size_t length = strlen(lowered);
-  size_t cut = sizeof(front) - 1 + sizeof(back) - 1;
-  if (length <= cut || strncmp(lowered, front, sizeof(front) - 1) ||
-      strcmp(lowered + length - (sizeof(back) - 1), back)) {
-    return ons__strdup(allocator, "");
-  }
-  return ons__strndup(allocator, lowered + sizeof(front) - 1, length - cut);
-}
-
 static ons_status read_kernel(const compile_job* job, const char* name, ons__image* image,
                               ons_error* error) {
   ons__image_kernel* kernel = &image->kernels[image->kernel_count];
@@ -292,7 +277,8 @@ static ons_status read_kernel(const compile_job* job, const char* name, ons__ima
   ++image->kernel_count; /* a half-filled one is destroyed with the image */
   kernel->name = ons__strdup(image->allocator, name);
   kernel->lowered = ons__strdup(image->allocator, lowered);
-  kernel->signature = signature_of(image->allocator, signature);
+  /* The whole symbol: substitutions in it count from its start. */
+  kernel->signature = ons__strdup(image->allocator, signature);
   bool ok = kernel->name && kernel->lowered && kernel->signature;
   return ok ? ONS_STATUS_OK : ons__error_no_memory(error);
 }

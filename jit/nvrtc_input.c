@@ -55,8 +55,7 @@ static bool add_option(ons__nvrtc_input* input, const char* front, const char* t
   return taken != NULL;
 }
 
-/* The newest architecture that NVRTC knows and that is not newer than `wanted`; 0: none.
- */
+/* The newest architecture known to NVRTC that is not newer than `wanted`; 0: none. */
 static int nearest_architecture(const ons__nvrtc_library* library, int wanted,
                                 char* out_list, size_t capacity_bytes) {
   enum { MAX_ARCHITECTURES = 256 };
@@ -76,8 +75,7 @@ static int nearest_architecture(const ons__nvrtc_library* library, int wanted,
   return nearest;
 }
 
-/* Code for an older architecture of the same family need not run on the device, PTX does.
- */
+/* A cubin of an older architecture need not run on the device, PTX does. */
 static ons_status add_architecture(ons__nvrtc_input* input, ons_error* error) {
   if (has_option(input, "-arch") || has_option(input, "--gpu-architecture"))
     return ONS_STATUS_OK;

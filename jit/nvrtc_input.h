@@ -16,8 +16,7 @@ typedef struct ons__nvrtc_input {
   size_t header_count;
 } ons__nvrtc_input;
 
-/* Folders cost a search and time in the compiler: only sources that may include get them.
- */
+/* Folders cost a search and compile time: only sources that may include get them. */
 bool ons__nvrtc_may_include(const ons__compile_request* request);
 
 /* `folders` has ':' between them. UNSUPPORTED for an architecture, OUT_OF_MEMORY; the

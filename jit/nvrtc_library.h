@@ -27,7 +27,7 @@ typedef struct ons__nvrtc_library {
 ons_status ons__nvrtc_library_load(const ons__nvrtc_config* config,
                                    ons__nvrtc_library* out_library, ons_error* error);
 
-/* Appends the folders of CUDA's headers, ':' between them; nothing where there are none.
+/* Appends the folders of CUDA's headers, ':' between them; nothing where none are found.
  */
 void ons__nvrtc_find_includes(const ons__nvrtc_config* config, ons__string* out_folders);
 

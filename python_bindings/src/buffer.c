@@ -29,8 +29,10 @@ static export* take_export(onspy_call* call, PyObject* object) {
   return held;
 }
 
+/* ctypes gives no strides for its arrays, though it was asked for them. */
 static bool convert_strides(export* held) {
   const Py_buffer* view = &held->view;
+  if (view->strides == NULL) return view->shape != NULL || view->ndim == 0;
   for (int i = 0; i < view->ndim; ++i) {
     if (view->itemsize == 0 || view->strides[i] % view->itemsize != 0) return false;
     held->strides[i] = view->strides[i] / view->itemsize;
@@ -49,12 +51,13 @@ static bool pass_tensor(onspy_call* call, size_t index, PyObject* object, export
         Py_TYPE(object)->tp_name);
     return false;
   }
-  call->tensors[index] = (DLTensor){.data = view->buf,
-                                    .device = {kDLCPU, 0},
-                                    .ndim = view->ndim,
-                                    .dtype = dtype,
-                                    .shape = (int64_t*)view->shape,
-                                    .strides = held->strides};
+  call->tensors[index] =
+      (DLTensor){.data = view->buf,
+                 .device = {kDLCPU, 0},
+                 .ndim = view->ndim,
+                 .dtype = dtype,
+                 .shape = (int64_t*)view->shape,
+                 .strides = view->strides != NULL ? held->strides : NULL};
   ons_arg* arg = &call->args[index];
   arg->kind = ONS_ARG_TENSOR;
   arg->value.tensor = &call->tensors[index];

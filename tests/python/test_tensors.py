@@ -315,10 +315,10 @@ def test_negated_views_are_refused(mod: ons.Module, make: Any) -> None:
     with pytest.raises(ons.ArgumentValueError, match=r"neg.*resolve_neg\(\)"):
         mod.gather[1, 1](x2, out)
     mod.gather[1, 1](x2.resolve_neg(), out)
-    np.testing.assert_array_equal(out[: x.numel()], np.array(x2.resolve_neg()).ravel())
+    np.testing.assert_array_equal(out[: x.numel()], x2.resolve_neg().numpy().ravel())
 
 
-@pytest.mark.parametrize("kind", ["coo", "csr", "meta", "mkldnn", "fake", "freed"])
+@pytest.mark.parametrize("kind", ["coo", "csr", "meta", "mkldnn", "fake"])
 def test_tensors_without_plain_memory_are_refused(mod: ons.Module, kind: str) -> None:
     x = torch.ones(4, 4)
     if kind == "coo":
@@ -331,12 +331,10 @@ def test_tensors_without_plain_memory_are_refused(mod: ons.Module, kind: str) ->
         if not torch.backends.mkldnn.is_available():
             pytest.skip("torch without mkldnn")
         x = x.to_mkldnn()
-    elif kind == "fake":
+    else:
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         x = FakeTensorMode().from_tensor(x)
-    else:
-        x.untyped_storage().resize_(0)
     with pytest.raises(ons.ArgumentError, match="'x'"):
         run_scale(mod, x, torch.zeros(16), 16)
 

@@ -1,5 +1,4 @@
-/* The driver functions of the stand-in: those of cuda_symbols.inc and cuGetProcAddress.
- */
+/* The stand-in's driver functions: those of cuda_symbols.inc and cuGetProcAddress. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

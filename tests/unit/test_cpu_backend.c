@@ -11,7 +11,21 @@
 
 #include "cpu_fixture.h"
 
+static int count_threads(void) {
+  FILE* file = fopen("/proc/self/status", "r");
+  char line[256];
+  int count = -1;
+  while (fgets(line, sizeof(line), file)) sscanf(line, "Threads: %d", &count);
+  fclose(file);
+  return count;
+}
+
+/* The test framework has threads of its own. */
+static int threads_before;
+static int pool_threads(void) { return count_threads() - threads_before; }
+
 static void open_four_threads(void) {
+  threads_before = count_threads();
   fixture_settings.cpu_thread_count = 4;
   fixture_open();
 }
@@ -30,15 +44,6 @@ static void run_int(const char* source, int* out) {
 
 /* ---- the device ------------------------------------------------------------------------- */
 
-static int count_threads(void) {
-  FILE* file = fopen("/proc/self/status", "r");
-  char line[256];
-  int count = -1;
-  while (fgets(line, sizeof(line), file)) sscanf(line, "Threads: %d", &count);
-  fclose(file);
-  return count;
-}
-
 Test(cpu, device) {
   int32_t count = 0;
   cr_assert(eq(int, backend->ops->device_count(backend, &count, &error), 0));
@@ -51,7 +56,7 @@ Test(cpu, device) {
   ons__device* other = NULL;
   cr_expect(eq(int, backend->ops->device_open(backend, 1, &other, &error),
                ONS_STATUS_INVALID_ARGUMENT));
-  cr_expect(eq(int, count_threads(), 1), "no thread before the first large launch");
+  cr_expect(eq(int, pool_threads(), 0), "no thread before the first large launch");
 }
 
 Test(cpu, thread_count_from_the_environment) {
@@ -174,7 +179,7 @@ Test(cpu, device_functions) {
       "  CHECK(__hiloint2double(0x3ff00000, 0) == 1.0 && __double2hiint(1.0) == 0x3ff00000);\n"
       "  CHECK(__popc(0xF0F0u) == 8 && __clz(0) == 32 && __clz(1) == 31 && __ffs(8) == 4 && __ffs(0) == 0);\n"
       "  CHECK(__brev(1u) == 0x80000000u && __brevll(2ull) == 1ull << 62 && __clzll(1) == 63);\n"
-      "  CHECK(__byte_perm(0x33221100u, 0x77665544u, 0x7410) == 0x77441100u && __byte_perm(0x80u, 0, 0x8) == 0xFFu);\n"
+      "  CHECK(__byte_perm(0x33221100u, 0x77665544u, 0x7410) == 0x77441100u && __byte_perm(0x80u, 0, 0x4448) == 0xFFu);\n"
       "  CHECK(__funnelshift_l(0x80000000u, 1u, 1) == 3u && __funnelshift_r(2u, 1u, 1) == 0x80000001u);\n"
       "  CHECK(__mulhi(1 << 30, -8) == -2 && __umulhi(1u << 31, 4u) == 2u && __mul24(-3, 5) == -15);\n"
       "  CHECK(__umul64hi(1ull << 63, 4) == 2 && __mul64hi(-1, 1) == -1 && __usad(1u, 3u, 1u) == 3u);\n"
@@ -200,7 +205,7 @@ Test(cpu, device_functions) {
   free(text);
 }
 
-#if defined(__F16C__) || defined(__x86_64__)
+#if defined(__x86_64__)
 __attribute__((target("f16c"))) static uint16_t half_of(float value) {
   return _cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT);
 }
@@ -213,7 +218,7 @@ static uint32_t bits_of(float value) {
 }
 
 Test(cpu, half_conversions_equal_the_processors) {
-  if (!__builtin_cpu_supports("f16c")) cr_skip_test("no f16c");
+  if (!__builtin_cpu_supports("avx2")) cr_skip_test("the processor converts no halves");
   fixture_kernel widen = fixture_load(
       "#include <cuda_fp16.h>\n__global__ void k(const __half* x, float* y) {\n"
       "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i]; }",
@@ -268,7 +273,7 @@ Test(cpu, small_float_arithmetic) {
       "  CHECK(__half_as_ushort(__half(65519.0f)) == 0x7BFF && __half_as_ushort(__half(65520.0f)) == 0x7C00);\n"
       "  CHECK(__half_as_ushort(__half(1.0 + 0x1p-11 + 0x1p-40)) == 0x3C01);\n" /* once rounded */
       "  __half sum = one; sum += one; sum *= 3.0f; CHECK(float(sum) == 6.0f && float(__hfma(sum, sum, one)) == 37.0f);\n"
-      "  CHECK(float(__hfma(__half(1.0f + 0x1p-10f), __half(1.0f + 0x1p-10f), __half(-1.0f))) == 0x1p-9f + 0x1p-20f);\n"
+      "  CHECK(float(__hfma(__half(1.0f + 0x1p-10f), __half(1.0f + 0x1p-10f), __half(-1.0f - 0x1p-9f))) == 0x1p-20f);\n"
       "  __half2 pair = __floats2half2_rn(1.0f, 2.0f); pair = __hadd2(pair, pair); CHECK(__high2float(pair) == 4.0f);\n"
       "  __nv_bfloat16 b = __float2bfloat16(1.0f + 0x1p-8f); CHECK(float(b) == 1.0f);\n"
       "  b = __float2bfloat16(1.0f + 0x1.8p-7f); CHECK(float(b) == 1.0f + 0x1p-6f);\n"
@@ -317,7 +322,7 @@ Test(cpu, atomics_across_threads) {
   void* parameters[] = {&pointer};
   enum { BLOCKS = 2000, THREADS = 128, ALL = BLOCKS * THREADS };
   fixture_launch(&kernel, BLOCKS, THREADS, parameters, 1);
-  cr_expect(gt(int, count_threads(), 1), "the launch was shared");
+  cr_expect(eq(int, pool_threads(), 3), "the launch was not shared");
   cr_expect(eq(int, sums.i, 2 * ALL));
   cr_expect(eq(int, sums.low, -(ALL - 1)));
   cr_expect(eq(int, sums.high, ALL - 1));
@@ -365,7 +370,7 @@ static void* launch_repeatedly(void* unused) {
 Test(cpu, small_launches_stay_on_the_calling_thread) {
   busy = fixture_load(busy_source, "k", NULL);
   cr_expect(launch_busy(0));
-  cr_expect(eq(int, count_threads(), 1));
+  cr_expect(eq(int, pool_threads(), 0));
   unload(&busy);
 }
 
@@ -384,7 +389,7 @@ Test(cpu, launches_from_several_threads) {
 Test(cpu, a_child_after_fork_has_its_own_pool) {
   busy = fixture_load(busy_source, "k", NULL);
   cr_assert(launch_busy(5000));
-  cr_assert(eq(int, count_threads(), 4));
+  cr_assert(eq(int, pool_threads(), 3));
   pid_t pid = fork();
   if (pid == 0) {
     bool good = count_threads() == 1 && launch_busy(5000) && count_threads() == 4;

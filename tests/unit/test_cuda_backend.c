@@ -94,8 +94,7 @@ static ons_status launch(fixture* f, void* stream) {
 
 #define ASSERT_OK(f, call) cr_assert_eq((call), ONS_STATUS_OK, "%s", (f).error.message)
 
-/* ---- start
- * ------------------------------------------------------------------------------ */
+/* ---- start ------------------------------------------------------------------------- */
 
 Test(cuda_backend, creation_touches_no_driver) {
   fixture f;
@@ -165,8 +164,7 @@ Test(cuda_backend, device_is_described) {
   teardown(&f);
 }
 
-/* ---- loading
- * ---------------------------------------------------------------------------- */
+/* ---- loading ----------------------------------------------------------------------- */
 
 Test(cuda_backend, function_has_sizes_and_attributes) {
   fixture f;
@@ -288,8 +286,7 @@ Test(cuda_backend, rejected_image_names_driver_and_device) {
   teardown(&f);
 }
 
-/* Every call of loading fails once: an error, the thread as it was, nothing left behind.
- */
+/* Every call of loading fails once: an error, the thread as it was, nothing left. */
 Test(cuda_backend, failures_while_loading) {
   static const char* const calls[] = {"cuThreadExchangeStreamCaptureMode",
                                       "cuCtxGetCurrent",
@@ -339,8 +336,7 @@ Test(cuda_backend, failure_to_open_gives_everything_back) {
   teardown(&f);
 }
 
-/* ---- launching
- * -------------------------------------------------------------------------- */
+/* ---- launching --------------------------------------------------------------------- */
 
 Test(cuda_backend, launch_passes_everything) {
   fixture f;
@@ -436,8 +432,7 @@ Test(cuda_backend, launch_error_says_what_the_driver_said) {
   teardown(&f);
 }
 
-/* ---- capture
- * ---------------------------------------------------------------------------- */
+/* ---- capture ----------------------------------------------------------------------- */
 
 Test(cuda_backend, capture_elsewhere_is_seen_and_survives) {
   fixture f;
@@ -527,8 +522,7 @@ Test(cuda_backend, broken_capture_is_reported) {
   teardown(&f);
 }
 
-/* ---- events, streams, pointers
- * ---------------------------------------------------------- */
+/* ---- events, streams, pointers ----------------------------------------------------- */
 
 Test(cuda_backend, event_passes_when_the_stream_has) {
   fixture f;
@@ -622,8 +616,7 @@ Test(cuda_backend, pinned_memory_is_usable) {
   teardown(&f);
 }
 
-/* ---- the process
- * ------------------------------------------------------------------------ */
+/* ---- the process ------------------------------------------------------------------- */
 
 /* The stand-in aborts when it is called in the child. */
 static int in_the_child(fixture* f, void* stream, void* event) {
@@ -759,8 +752,7 @@ Test(cuda_backend, threads_on_two_devices) {
   teardown(&f[1]);
 }
 
-/* ---- with the real compiler
- * ------------------------------------------------------------- */
+/* ---- with the real compiler -------------------------------------------------------- */
 
 Test(cuda_backend, what_nvrtc_makes_loads_and_launches) {
   fixture f;

@@ -50,7 +50,9 @@ static void cr_expect_contains(const char* text, const char* part) {
 }
 
 static void expect_kernel(const fixture* f, const char* name, const char* lowered,
-                          const char* signature) {
+                          const char* type) {
+  char signature[256];
+  snprintf(signature, sizeof(signature), "_Z7ons_sigI%sEvv", type);
   const ons__image_kernel* kernel = ons__image_find(f->image, name);
   cr_assert_not_null(kernel, "%s", name);
   cr_expect_str_eq(kernel->lowered, lowered);
@@ -326,6 +328,66 @@ Test(nvrtc, threads_share_a_service) {
   }
 }
 
+/* An allocator that fails once, and counts what is live. */
+typedef struct stingy {
+  int until_failure;
+  int live;
+} stingy;
+
+static void* stingy_allocate(void* user_data, size_t size_bytes) {
+  stingy* state = user_data;
+  if (--state->until_failure == 0) return NULL;
+  ++state->live;
+  return malloc(size_bytes);
+}
+
+static void stingy_free(void* user_data, void* pointer) {
+  stingy* state = user_data;
+  state->live -= pointer != NULL;
+  free(pointer);
+}
+
+Test(nvrtc, out_of_memory_at_any_point, .timeout = 120) {
+  stingy state = {0};
+  const ons_allocator allocator = {&state, stingy_allocate, stingy_free};
+  const ons__nvrtc_config config = {.allocator = &allocator};
+  const ons__kernel_name names[] = {{"a", true}, {"nowhere", false}};
+  const char* const options[] = {"-DX=1"};
+  const ons__compile_request request = {
+      .allocator = &allocator,
+      .source = "#include <cstdint>\n__global__ void a(int* p) { *p = X; }\n",
+      .name = "k.cu",
+      .options = options,
+      .option_count = 1,
+      .kernels = names,
+      .kernel_count = 2,
+      .arch = "sm_90",
+  };
+  ons_status status = ONS_STATUS_OUT_OF_MEMORY;
+  int failures = 0;
+  for (int n = 1; status == ONS_STATUS_OUT_OF_MEMORY; ++n) {
+    ons__nvrtc* nvrtc = NULL;
+    ons__image* image = NULL;
+    char* log = NULL;
+    ons_error error = ONS_ERROR_INIT;
+    state.until_failure = n;
+    status = ons__nvrtc_create(&config, &nvrtc, &error);
+    if (!status) status = ons__nvrtc_compile(nvrtc, &request, &image, &log, &error);
+    if (status == ONS_STATUS_UNAVAILABLE) cr_skip_test("%s", error.message);
+    cr_expect_eq(image == NULL, status != ONS_STATUS_OK);
+    failures += status == ONS_STATUS_OUT_OF_MEMORY;
+    ons__image_destroy(image);
+    ons__free(&allocator, log);
+    ons__nvrtc_destroy(nvrtc);
+    cr_expect_eq(state.live, 0, "allocation %d", n);
+    if (status == ONS_STATUS_OK && state.until_failure <= 0) {
+      status = ONS_STATUS_OUT_OF_MEMORY; /* one that could be done without */
+    }
+  }
+  cr_expect_eq(status, ONS_STATUS_OK);
+  cr_expect_gt(failures, 20);
+}
+
 static int count_calls(void* user_data, ons_locate_what what, char* out_path,
                        size_t capacity) {
   int* counts = user_data;
@@ -394,8 +456,7 @@ Test(nvrtc, explicit_path_is_the_only_one) {
   ons__nvrtc_destroy(nvrtc);
 }
 
-/* ---- the log, without a compiler
- * -------------------------------------------------------- */
+/* ---- the log, without a compiler --------------------------------------------------- */
 
 Test(nvrtc_log, blame_is_for_whole_names) {
   static const char log[] =

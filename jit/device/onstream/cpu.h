@@ -133,13 +133,15 @@ struct runner<void(P_...), kernel> {
 
   static const char* signature() { return typeid(void(P_...)).name(); }
 
-  // The parameters arrive by value: the loop must not reload them after every store.
-  __attribute__((always_inline)) static inline void run_block(uint32_t size_x, uint32_t size_y,
-                                                              uint32_t size_z, P_... values) {
-    for (uint32_t z = 0; z < size_z; ++z) {
-      for (uint32_t y = 0; y < size_y; ++y) {
-        for (uint32_t x = 0; x < size_x; ++x) {
-          set(here.thread, x, y, z);
+  // The parameters arrive by value: the loop must not reload them after every store. The counters
+  // are signed: GCC does not vectorise over those that may wrap.
+  __attribute__((always_inline)) static inline void run_block(int size_x, int size_y, int size_z,
+                                                              P_... values) {
+    for (int z = 0; z < size_z; ++z) {
+      for (int y = 0; y < size_y; ++y) {
+        for (int x = 0; x < size_x; ++x) {
+          set(here.thread, static_cast<uint32_t>(x), static_cast<uint32_t>(y),
+              static_cast<uint32_t>(z));
           kernel(values...);
         }
       }
@@ -160,7 +162,8 @@ struct runner<void(P_...), kernel> {
     uint32_t z = static_cast<uint32_t>(first / grid_x / grid_y);
     for (uint64_t block = first; block < last; ++block) {
       set(here.block, x, y, z);
-      run_block(size_x, size_y, size_z, *static_cast<P_*>(parameters[I_])...);
+      run_block(static_cast<int>(size_x), static_cast<int>(size_y), static_cast<int>(size_z),
+                *static_cast<P_*>(parameters[I_])...);
       if (++x < grid_x) continue;
       x = 0;
       if (++y < grid_y) continue;

@@ -31,6 +31,7 @@ inline uint32_t narrow(float value) {
 // Exact. The exponent of all ones means infinity and NaN, as in IEEE.
 template <int E_, int M_>
 inline float widen(uint32_t bits) {
+  if (E_ == 8) return bits_as<float>(bits << (23 - M_));  // the top half of a float
   constexpr int bias = (1 << (E_ - 1)) - 1;
   const uint32_t magnitude = bits & ((1u << (E_ + M_)) - 1);
   const uint32_t normal = (magnitude << (23 - M_)) + (static_cast<uint32_t>(127 - bias) << 23);

@@ -1,0 +1,481 @@
+"""Nothing crashes, nothing leaks, nothing is left behind (cases 43 and 44 too)."""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import onstream as ons
+
+PACKAGE = Path(ons.__file__).parent
+
+
+def run_python(code: str, *, check: bool = True, **environment: str) -> Any:
+    """Runs code in a fresh interpreter that finds the same onstream."""
+    env = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), **environment}
+    result = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=env,
+    )
+    if check:
+        assert result.returncode == 0, result.stdout + result.stderr
+    return result
+
+
+# ---- crashes ---------------------------------------------------------------------------------------
+
+
+class Hostile:
+    """Raises, or answers nonsense, whatever it is asked."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def __getattr__(self, name: str) -> Any:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+    def __index__(self) -> int:
+        return self.answer
+
+    def __float__(self) -> float:
+        return self.answer
+
+    def __iter__(self) -> Any:
+        return iter(self.answer)
+
+    def __len__(self) -> int:
+        return self.answer
+
+    def __dlpack_device__(self) -> Any:
+        return self.answer
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.answer
+
+
+def recursive() -> list[Any]:
+    x: list[Any] = []
+    x.append(x)
+    return x
+
+
+def hostile_objects() -> list[Any]:
+    plain = [
+        None, True, 0, 1, -1, 2**31, 2**63, 2**64, 10**50, -(10**50), 0.5, float("nan"), 1j,
+        "", "a", "\ud800", "\0", b"", b"\0\0\0\0", bytearray(8), (), (1,), (1, 2), (1, 2, 3, 4),
+        [], [1], {}, {1: 2}, set(), object(), type, int, len, lambda: 1, slice(None), Ellipsis,
+        NotImplemented, recursive(), range(3), iter([]), memoryview(b"abc"), Exception("x"),
+        np.zeros(3), np.zeros((2, 0)), np.float32(1), np.array("x"), np.zeros(2, object),
+        np.datetime64("2020"), np.bool_(True), weakref.ref(Hostile), ons, ons.like(5),
+        ons.empty(3, "float32"), ons.like(ons.like(None)), ons.Error("x"),
+    ]  # fmt: skip
+    return plain + [Hostile(x) for x in plain] + [Hostile(ValueError("x"))]
+
+
+def test_random_arguments(mod: ons.Module) -> None:
+    pick = random.Random(1)
+    objects = hostile_objects()
+    mod.scale.prepare("cpu")
+    mod.gather.prepare("cpu")
+    kernels = [mod.scale, mod.gather, mod.is_null, mod["fill<int>"], mod.nothing]
+    refused = 0
+    for _ in range(30000):
+        kernel = pick.choice(kernels)
+        args = [pick.choice(objects) for _ in range(pick.choice((0, 1, 2, 2, 3, 4, 4, 4, 30)))]
+        try:
+            # A grid of zero: every check is made, and what is accepted by chance does no harm.
+            kernel[0, 1](*args)
+        except Exception:
+            refused += 1
+    assert refused > 20000
+
+
+def test_random_brackets(mod: ons.Module) -> None:
+    pick = random.Random(2)
+    objects = hostile_objects()
+    for _ in range(20000):
+        key = tuple(pick.choice(objects) for _ in range(pick.randrange(6)))
+        try:
+            launcher = mod.nothing[key]
+        except Exception:
+            continue
+        assert "nothing" in repr(launcher)
+
+
+@pytest.mark.parametrize("function", [ons.Module, ons.load, ons.empty, ons.like])
+def test_random_calls(function: Any) -> None:
+    pick = random.Random(3)
+    objects = hostile_objects()
+    names = ["source", "options", "headers", "name", "path", "shape", "dtype", "x"]
+    for _ in range(5000):
+        args = [pick.choice(objects) for _ in range(pick.randrange(3))]
+        options = {pick.choice(names): pick.choice(objects) for _ in range(pick.randrange(3))}
+        try:
+            function(*args, **options)
+        except Exception:
+            pass
+
+
+def test_random_devices_and_names(mod: ons.Module) -> None:
+    for thing in hostile_objects():
+        for call in (
+            lambda t=thing: mod[t],
+            lambda t=thing: getattr(mod, t),
+            lambda t=thing: mod.axpy.launch(t, grid=1, block=1),
+            lambda t=thing: mod.axpy.launch([], grid=t, block=t, shared=t, stream=t),
+        ):
+            with pytest.raises(Exception):  # noqa: B017
+                call()
+        if thing is not None:
+            with pytest.raises(Exception):  # noqa: B017
+                mod.prepare(thing)
+
+
+def test_arguments_that_change_the_cache_while_it_is_filled(mod: ons.Module) -> None:
+    class Meta(type):
+        def __getattribute__(cls, name: str) -> Any:
+            if name.startswith("__dlpack") or name.startswith("__cuda"):
+                try:
+                    mod.scale[0, 1](1.0, type("T", (), {})(), None, 0)
+                except ons.Error:
+                    pass
+            return super().__getattribute__(name)
+
+    for _ in range(50):
+        Odd = Meta("Odd", (), {})
+        with pytest.raises(ons.ArgumentTypeError):
+            mod.scale[0, 1](1.0, Odd(), None, 0)
+
+
+def test_calls_within_calls(mod: ons.Module) -> None:
+    class Nested:
+        depth = 0
+
+        def __index__(self) -> int:
+            Nested.depth += 1
+            if Nested.depth < 20:
+                mod["fill<int>"][1, 1](self, np.zeros(1, np.int32))
+            return 7
+
+    out = np.zeros(1, np.int32)
+    mod["fill<int>"][1, 1](Nested(), out)
+    assert out[0] == 7
+
+
+# ---- references --------------------------------------------------------------------------------------
+
+
+def counted(*objects: Any) -> list[int]:
+    return [sys.getrefcount(x) for x in objects]
+
+
+def test_references_are_exact(mod: ons.Module, producer: Any) -> None:
+    torch = pytest.importorskip("torch")
+    x = np.ones(4, np.float32)
+    t = torch.ones(4)
+    p = producer.make_type(0)(x.ctypes.data, (4,), owner=x)
+    big, half = 2**40 + 5, 0.1234567
+    stream = type("S", (), {"ptr": 5})()
+    objects = (x, t, p, big, half, stream, mod, mod.scale, type(t), type(p), np.ndarray, None)
+
+    def everything() -> None:
+        mod.scale[1, 4](half, x, x, 4)
+        mod.scale[1, 4](half, t, t, 4)
+        mod.scale[1, 4](half, p, p, 4)
+        mod.scale[1, 4](half, t, ons.like(t), 4)
+        mod.scale[1, 4](half, x, ons.empty(4, "float32"), 4)
+        mod.scale[1, 4](half, p, ons.like(p), 4)
+        mod.scale[1, 4, 0, stream]
+        mod.is_null[1, 1](None, np.zeros(1, np.int32))
+        for bad in ((big, x, x), (half, x, big, 4), (half, "s", x, 4), (half, x, None, x)):
+            try:
+                mod.scale[1, 4](*bad)
+            except ons.ArgumentError:
+                pass
+
+    everything()
+    gc.collect()
+    before = counted(*objects)
+    for _ in range(200):
+        everything()
+    gc.collect()
+    after = counted(*objects)
+    assert all(abs(a - b) < 100 for a, b in zip(after, before, strict=True)), (before, after)
+    assert producer.counts()["handed_out"] == producer.counts()["deleted"]
+
+
+def test_memory_does_not_grow(mod: ons.Module) -> None:
+    import tracemalloc
+
+    x = np.ones(4, np.float32)
+
+    def everything() -> None:
+        for _ in range(300):
+            mod.scale[1, 4](2.0, x, x, 4)
+            mod.scale[1, 4](2.0, x, ons.like(x), 4)
+            try:
+                mod.scale[1, 4](2.0, x, "s", 4)
+            except ons.ArgumentError:
+                pass
+            try:
+                ons.Module("__global__ void k() {}").missing  # noqa: B018
+            except ons.NotFoundError:
+                pass
+
+    everything()
+    gc.collect()
+    tracemalloc.start()
+    everything()
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(5):
+        everything()
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert grown < 20000
+
+
+def test_modules_and_kernels_are_collected() -> None:
+    class Probe:
+        pass
+
+    mod = ons.Module("__global__ void k() {}")
+    kernel = mod.k
+    probe = Probe()
+    alive = weakref.ref(probe)
+
+    class Stream:
+        ptr = 5
+
+    stream = Stream()
+    stream.probe = probe  # type: ignore[attr-defined]
+    stream.launcher = kernel[1, 1, 0, stream]  # type: ignore[attr-defined]
+    del mod, kernel, stream, probe
+    gc.collect()
+    assert alive() is None
+
+
+def test_kernels_outlive_their_module() -> None:
+    launcher = ons.Module("__global__ void k(int* y) { y[0] = 7; }").k[1, 1]
+    gc.collect()
+    y = np.zeros(1, np.int32)
+    launcher(y)
+    assert y[0] == 7
+
+
+# ---- threads and processes -----------------------------------------------------------------------------
+
+
+def test_threads(mod: ons.Module) -> None:
+    failures: list[Any] = []
+    fresh = ons.Module(mod.source)
+
+    def work(seed: int) -> None:
+        try:
+            for n in range(1, 200):
+                x = np.full(n, seed, np.float32)
+                z = fresh.scale[ons.cdiv(n, 32), 32](2.0, x, ons.like(x), n)
+                assert (z == 2 * seed).all()
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_big_launches_release_the_gil(mod: ons.Module) -> None:
+    n = 1 << 24
+    x = np.ones(n, np.float32)
+    out = np.zeros(n, np.float32)
+    mod.scale[1, 1](1.0, x, out, 1)
+    ticks = 0
+    done = threading.Event()
+
+    def launch() -> None:
+        for _ in range(5):
+            mod.scale[n // 256, 256](2.0, x, out, n)
+        done.set()
+
+    thread = threading.Thread(target=launch)
+    thread.start()
+    while not done.is_set():
+        ticks += 1
+    thread.join()
+    assert ticks > 10 and (out == 2).all()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_fork() -> None:
+    run_python(
+        """
+        import os, sys
+        import numpy as np
+        import onstream as ons
+        mod = ons.Module('__global__ void k(float* y, long long n) {'
+                         ' long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;'
+                         ' if (i < n) y[i] += 1; }')
+        n = 1 << 20
+        y = np.zeros(n, np.float32)
+        mod.k[n // 256, 256](y, n)
+        pid = os.fork()
+        mod.k[n // 256, 256](y, n)
+        fresh = ons.Module('__global__ void j(int* y) { y[0] = 5; }')
+        z = np.zeros(1, np.int32)
+        fresh.j[1, 1](z)
+        ok = (y == 2).all() and z[0] == 5
+        if pid == 0:
+            os._exit(0 if ok else 9)
+        _, status = os.waitpid(pid, 0)
+        assert ok and os.waitstatus_to_exitcode(status) == 0, status
+        """
+    )
+
+
+def test_exit_with_objects_alive() -> None:
+    result = run_python(
+        """
+        import atexit, sys, threading
+        import numpy as np
+        import onstream as ons
+        mod = ons.Module('__global__ void k(float* y) { y[0] = 1; }')
+        x = np.zeros(1, np.float32)
+        sys.kept = launcher = mod.k[1, 1]
+        launcher(x)
+        class Late:
+            def __del__(self, launcher=launcher, x=x, ons=ons, mod=mod):
+                launcher(x)
+                try:
+                    mod.k[1, 1](x)
+                    mod.k[1, 1](ons.like(x))
+                    mod.k[1, 1]("s")
+                except Exception:
+                    pass
+        sys.late = Late()
+        cycle = [Late()]
+        cycle.append(cycle)
+        atexit.register(lambda: launcher(x))
+        threading.Thread(target=lambda: [launcher(x) for _ in range(1000)], daemon=True).start()
+        """
+    )
+    assert "Segmentation" not in result.stderr and "Fatal" not in result.stderr
+
+
+def test_repeated_imports() -> None:
+    run_python(
+        """
+        import gc, importlib, sys
+        for _ in range(5):
+            import onstream as ons
+            mod = ons.Module('__global__ void k() {}')
+            mod.k
+            for name in [n for n in sys.modules if n.startswith('onstream')]:
+                del sys.modules[name]
+            del ons, mod
+            gc.collect()
+        """
+    )
+
+
+# ---- import ----------------------------------------------------------------------------------------------
+
+
+def test_import_brings_no_library() -> None:
+    run_python(
+        """
+        import sys
+        import onstream
+        for name in ('numpy', 'torch', 'jax', 'cupy', 'ctypes', 'cuda', 'subprocess'):
+            assert name not in sys.modules, name
+        """
+    )
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="no strace")
+def test_import_touches_nothing(tmp_path: Path) -> None:
+    """No thread, no process, no file but the package's own (and Python's)."""
+
+    def trace(code: str) -> tuple[set[str], int]:
+        log = tmp_path / "log"
+        subprocess.run(
+            ["strace", "-f", "-e", "trace=openat,open,clone,clone3,execve,mkdir,mkdirat,connect"]
+            + ["-o", str(log), sys.executable, "-S", "-c", code],
+            check=True,
+            env={**os.environ, "PYTHONPATH": str(PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        lines = log.read_text().splitlines()
+        opened = {x.split('"')[1] for x in lines if "open" in x and "ENOENT" not in x}
+        others = [x for x in lines if "clone" in x or "mkdir" in x or "connect" in x]
+        return opened, len(others)
+
+    bare, others = trace("pass")
+    assert others == 0
+    ours, others = trace(
+        "import onstream as ons; ons.Module('__global__ void k() {}').k; ons.cdiv(1, 2)"
+    )
+    assert others == 0
+    stray = {
+        path
+        for path in ours - bare
+        if not path.startswith((str(PACKAGE), str(PACKAGE.parent), sys.base_prefix, sys.prefix))
+        and not path.startswith(("/lib/", "/usr/lib", "/etc/ld.so.cache", "/proc/self/"))
+    }
+    assert not stray, stray
+    assert not {path for path in ours - bare if "cuda" in path or "nvrtc" in path}
+
+
+def test_import_is_quick() -> None:
+    code = """
+        import sys, time
+        start = time.perf_counter()
+        import onstream
+        print(time.perf_counter() - start)
+        """
+    seconds = min(float(run_python(code).stdout) for _ in range(5))
+    assert seconds < 0.030, seconds
+
+
+def test_bare_environment() -> None:
+    """No home, no compiler, no GPU: importing works, and the first need says what is missing."""
+    result = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            textwrap.dedent(
+                """
+                import onstream as ons
+                mod = ons.Module('__global__ void k() {}')
+                try:
+                    mod.k[1, 1]()
+                except ons.UnavailableError as error:
+                    print(error)
+                """
+            ),
+        ],
+        capture_output=True,
+        text=True,
+        env={"PYTHONPATH": str(PACKAGE.parent), "PATH": "/nonexistent"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert "compiler" in result.stdout

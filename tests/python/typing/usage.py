@@ -1,0 +1,26 @@
+"""Checked by mypy, never run: what users write must type-check."""
+
+from typing import Any
+
+import onstream as ons
+
+
+def use(x: Any) -> Any:
+    mod = ons.Module("source", options=["-DX=1"], headers={"a.h": ""}, name="k.cu")
+    other: ons.Module = ons.load("k.cu")
+    kernel: ons.Kernel = mod.axpy
+    launcher: ons.Launcher = kernel[ons.cdiv(10, 4), (4, 1)]
+    launcher(1.0, x, ons.like(x), ons.empty((2, 3), "float32"))
+    kernel[1, 1, 0, None](x)
+    other["scale<float, 4>"].launch([x], grid=1, block=(1, 2, 3), shared=4, stream=x)
+    text: str | None = kernel.signature
+    registers: int = kernel.attributes("cuda:0")["registers"]
+    try:
+        log: str = mod.prepare("cpu")
+    except ons.CompileError as error:
+        log = error.log + error.source + str(error.line)
+    except ons.DeviceError as error:
+        log = f"{error.code} {error.name}"
+    except (TypeError, ons.ArgumentValueError, ons.OrderError, ons.UnavailableError):
+        raise
+    return log, text, registers

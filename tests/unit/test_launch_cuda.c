@@ -1,0 +1,365 @@
+/* The public API on the stand-in driver: which stream, in which order, what is kept how long. The
+ * code is compiled by the real NVRTC; without one the tests are skipped. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <onstream/onstream.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "tests/simgpu/sim_record.h"
+
+static const char source[] =
+    "__global__ void axpy(float a, const float* x, float* out, long long n) {\n"
+    "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
+    "  if (i < n) out[i] += a * x[i];\n"
+    "}\n"
+    "__global__ void read(const float* x) {}\n"
+    "__global__ void half_view(ons::view<const float, 2> x, ons::view<float, 1, int> y) {}\n";
+
+static ons_runtime* runtime;
+static ons_module* module;
+static ons_kernel* axpy;
+static ons_kernel* reader;
+static ons_error error = ONS_ERROR_INIT;
+static float x[8], y[8];
+static int64_t count = 8;
+static DLTensor tx, ty;
+static void *side, *other;
+
+static DLTensor vector(void* data, int32_t ordinal) {
+  return (DLTensor){.data = data,
+                    .device = {kDLCUDA, ordinal},
+                    .ndim = 1,
+                    .dtype = {kDLFloat, 32, 1},
+                    .shape = &count};
+}
+
+static void setup(void) {
+  sim_set_device_count(2);
+  ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
+  options.cuda_driver_path = ONS_TEST_SIMGPU_PATH;
+  cr_assert(eq(int, ons_runtime_create(&options, &runtime, &error), 0), "%s", error.message);
+  cr_assert(eq(int, ons_module_create(runtime, source, NULL, &module, &error), 0));
+  cr_assert(eq(int, ons_module_kernel(module, "axpy", &axpy, &error), 0));
+  cr_assert(eq(int, ons_module_kernel(module, "read", &reader, &error), 0));
+  cr_expect(eq(sz, sim_record_count(), 0), "nothing so far may touch the driver");
+  tx = vector(x, 0);
+  ty = vector(y, 0);
+  side = sim_stream_create(sim_primary_context(0), 1);
+  other = sim_stream_create(sim_primary_context(0), 1);
+}
+
+static void prepare(void) {
+  ons_status status = ons_kernel_prepare(axpy, (DLDevice){kDLCUDA, 0}, NULL, &error);
+  if (status == ONS_STATUS_UNAVAILABLE) cr_skip_test("%s", error.message);
+  cr_assert(eq(int, status, 0), "%s", error.message);
+  cr_assert(eq(int, ons_kernel_prepare(reader, (DLDevice){kDLCUDA, 0}, NULL, &error), 0));
+  sim_clear_records();
+}
+
+static void teardown(void) {
+  ons_kernel_release(axpy);
+  ons_kernel_release(reader);
+  ons_module_release(module);
+  ons_runtime_collect(runtime);
+  ons_runtime_release(runtime);
+}
+
+TestSuite(launch_cuda, .init = setup, .fini = teardown);
+
+static ons_arg on_stream(const DLTensor* tensor, void* stream) {
+  return (ons_arg){.kind = ONS_ARG_TENSOR,
+                   .flags = ONS_ARG_STREAM_KNOWN,
+                   .value.tensor = tensor,
+                   .stream = stream};
+}
+
+static ons_status launch_axpy(void* stream_x, void* stream_y, const ons_launch* launch) {
+  ons_arg args[] = {{.kind = ONS_ARG_FLOAT, .value.f = 2.5},
+                    on_stream(&tx, stream_x),
+                    on_stream(&ty, stream_y),
+                    {.kind = ONS_ARG_INT, .value.i = 8}};
+  error = (ons_error)ONS_ERROR_INIT;
+  return ons_kernel_launch(axpy, launch, args, 4, &error);
+}
+
+static const ons_launch plain = ONS_LAUNCH_INIT;
+
+Test(launch_cuda, goes_to_the_tensors_stream_and_does_nothing_else) {
+  prepare();
+  ons_launch launch = ONS_LAUNCH_INIT;
+  launch.grid[0] = 3;
+  launch.block[1] = 4;
+  launch.shared_bytes = 512;
+  cr_assert(eq(int, launch_axpy(side, side, &launch), 0), "%s", error.message);
+  const sim_record* record = sim_last("cuLaunchKernelEx");
+  cr_assert(record != NULL);
+  cr_expect(eq(ptr, record->stream, side));
+  cr_expect(eq(str, (char*)record->kernel, "_Z4axpyfPKfPfx"));
+  cr_expect(eq(u32, record->grid[0], 3));
+  cr_expect(eq(u32, record->block[1], 4));
+  cr_expect(eq(u32, record->shared_bytes, 512));
+  cr_assert(eq(u32, record->parameter_count, 4));
+  float a = 2.5f;
+  const float* pointer = x;
+  int64_t n = 8;
+  cr_expect(eq(int, memcmp(record->parameters, &a, 4), 0));
+  cr_expect(eq(int, memcmp(record->parameters + record->parameter_offsets[1], &pointer, 8), 0));
+  cr_expect(eq(int, memcmp(record->parameters + record->parameter_offsets[3], &n, 8), 0));
+  /* Promise 1: one question about capture, one launch. */
+  cr_expect(eq(sz, sim_record_count(), 2));
+  cr_expect(eq(sz, sim_call_count("cuStreamIsCapturing"), 1));
+}
+
+Test(launch_cuda, null_and_legacy_are_one_stream) {
+  prepare();
+  sim_set_current(sim_primary_context(0));
+  cr_expect(eq(int, launch_axpy(NULL, (void*)1, &plain), 0), "%s", error.message);
+  cr_expect(eq(int, launch_axpy((void*)1, NULL, &plain), 0), "%s", error.message);
+  cr_expect(eq(int, launch_axpy(NULL, (void*)2, &plain), ONS_STATUS_ORDER));
+}
+
+Test(launch_cuda, two_streams_are_refused_before_anything_is_touched) {
+  prepare();
+  cr_expect(eq(int, launch_axpy(side, other, &plain), ONS_STATUS_ORDER));
+  cr_expect(strstr(error.message, "argument 3 ('out') is on stream") != NULL, "%s",
+            error.message);
+  ons_launch launch = ONS_LAUNCH_INIT;
+  launch.flags = ONS_LAUNCH_STREAM;
+  launch.stream = other;
+  cr_expect(eq(int, launch_axpy(side, side, &launch), ONS_STATUS_ORDER));
+  cr_expect(eq(sz, sim_record_count(), 0));
+  launch.stream = side;
+  cr_expect(eq(int, launch_axpy(side, side, &launch), 0), "%s", error.message);
+}
+
+Test(launch_cuda, the_current_context_is_left_as_it_was) {
+  sim_set_current(NULL);
+  prepare();
+  cr_expect(eq(ptr, sim_get_current(), NULL));
+  cr_expect(eq(int, launch_axpy(NULL, NULL, &plain), 0), "%s", error.message);
+  cr_expect(eq(ptr, sim_get_current(), NULL));
+  cr_expect(eq(ptr, sim_last("cuLaunchKernelEx")->current_context, sim_primary_context(0)));
+  void* second = sim_context_create(0);
+  sim_set_current(second);
+  cr_expect(eq(int, launch_axpy((void*)2, (void*)2, &plain), 0), "%s", error.message);
+  cr_expect(eq(ptr, sim_get_current(), second));
+  cr_expect(eq(ptr, sim_last("cuLaunchKernelEx")->current_context, sim_primary_context(0)));
+}
+
+Test(launch_cuda, the_tensors_device_decides) {
+  void* far = sim_stream_create(sim_primary_context(1), 1);
+  sim_set_current(sim_primary_context(0));
+  prepare();
+  DLTensor fx = vector(x, 1), fy = vector(y, 1);
+  ons_arg args[] = {{.kind = ONS_ARG_FLOAT, .value.f = 1},
+                    on_stream(&fx, far),
+                    on_stream(&fy, far),
+                    {.kind = ONS_ARG_INT, .value.i = 8}};
+  cr_assert(eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error), 0), "%s", error.message);
+  cr_expect(eq(ptr, sim_last("cuLaunchKernelEx")->stream_context, sim_primary_context(1)));
+  cr_expect(eq(ptr, sim_get_current(), sim_primary_context(0)));
+  args[2] = on_stream(&ty, side);
+  cr_expect(
+      eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error), ONS_STATUS_ARGUMENT_VALUE));
+  cr_expect(strstr(error.message, "argument 3 ('out')") != NULL, "%s", error.message);
+}
+
+Test(launch_cuda, streams_of_other_contexts_work) {
+  prepare();
+  void* foreign = sim_stream_create(sim_context_create(0), 1);
+  cr_expect(eq(int, launch_axpy(foreign, foreign, &plain), 0), "%s", error.message);
+}
+
+/* ---- capture ----------------------------------------------------------------------------- */
+
+Test(launch_cuda, first_launch_in_a_capture) {
+  for (int mode = SIM_CAPTURE_GLOBAL; mode <= SIM_CAPTURE_RELAXED; ++mode) {
+    ons_module* fresh = NULL;
+    ons_kernel* kernel = NULL;
+    cr_assert(eq(int, ons_module_create(runtime, source, NULL, &fresh, &error), 0));
+    cr_assert(eq(int, ons_module_kernel(fresh, "axpy", &kernel, &error), 0));
+    sim_capture_begin(side, (sim_capture_mode)mode);
+    ons_arg args[] = {{.kind = ONS_ARG_FLOAT, .value.f = 1},
+                      on_stream(&tx, side),
+                      on_stream(&ty, side),
+                      {.kind = ONS_ARG_INT, .value.i = 8}};
+    ons_status status = ons_kernel_launch(kernel, &plain, args, 4, &error);
+    if (status == ONS_STATUS_UNAVAILABLE) cr_skip_test("%s", error.message);
+    cr_expect(eq(int, status, 0), "%s", error.message);
+    cr_expect(eq(int, ons_kernel_launch(kernel, &plain, args, 4, &error), 0));
+    /* The module goes, the graph keeps its code. */
+    size_t libraries = sim_get_live().libraries;
+    ons_kernel_release(kernel);
+    ons_module_release(fresh);
+    ons_runtime_collect(runtime);
+    cr_expect(eq(sz, sim_get_live().libraries, libraries));
+    cr_expect(eq(sz, sim_get_live().user_objects, 1), "one for both launches");
+    cr_expect(eq(int, sim_capture_status(side), 1));
+    void* graph = sim_capture_end(side);
+    cr_assert(graph != NULL, "mode %d", mode);
+    cr_expect(eq(sz, sim_graph_kernel_count(graph), 2));
+    sim_graph_destroy(graph);
+    cr_expect(eq(sz, sim_get_live().libraries, libraries), "not in the driver's callback");
+    ons_runtime_collect(runtime);
+    cr_expect(eq(sz, sim_get_live().libraries, libraries - 1));
+  }
+}
+
+Test(launch_cuda, what_cannot_be_captured_is_refused_and_the_capture_lives) {
+  prepare();
+  sim_capture_begin(side, SIM_CAPTURE_GLOBAL);
+  /* Ordered by its producer, but not part of the capture. */
+  ons_arg ordered = {
+      .kind = ONS_ARG_TENSOR, .flags = ONS_ARG_ORDERED, .value.tensor = &tx};
+  ons_launch launch = ONS_LAUNCH_INIT;
+  launch.flags = ONS_LAUNCH_STREAM;
+  launch.stream = side;
+  cr_expect(
+      eq(int, ons_kernel_launch(reader, &launch, &ordered, 1, &error), ONS_STATUS_CAPTURE));
+  ordered.kind = ONS_ARG_PENDING;
+  ons_launch_plan plan = ONS_LAUNCH_PLAN_INIT;
+  cr_expect(eq(int, ons_launch_resolve(reader, &launch, &ordered, 1, &plan, &error),
+               ONS_STATUS_CAPTURE));
+  /* A launch that the driver would reject kills a capture: it must not get that far. */
+  launch.block[0] = 2048;
+  cr_expect(eq(int, launch_axpy(side, side, &launch), ONS_STATUS_ARGUMENT_VALUE));
+  launch.block[0] = 1;
+  launch.shared_bytes = 1u << 30;
+  cr_expect(eq(int, launch_axpy(side, side, &launch), ONS_STATUS_ARGUMENT_VALUE));
+  cr_expect(eq(int, launch_axpy(side, other, &plain), ONS_STATUS_ORDER));
+  cr_expect(eq(int, sim_capture_status(side), 1));
+  cr_expect(sim_capture_end(side) != NULL);
+}
+
+Test(launch_cuda, the_legacy_stream_beside_a_capturing_blocking_stream) {
+  prepare();
+  sim_set_current(sim_primary_context(0));
+  void* blocking = sim_stream_create(sim_primary_context(0), 0);
+  sim_capture_begin(blocking, SIM_CAPTURE_GLOBAL);
+  cr_expect(eq(int, launch_axpy(NULL, NULL, &plain), ONS_STATUS_CAPTURE));
+  cr_expect(strstr(error.message, "legacy default stream") != NULL, "%s", error.message);
+  cr_expect(eq(int, launch_axpy(side, side, &plain), 0), "%s", error.message);
+  cr_expect(eq(int, sim_capture_status(blocking), 1));
+  cr_expect(sim_capture_end(blocking) != NULL);
+}
+
+/* ---- what is retained -------------------------------------------------------------------- */
+
+static int released;
+static void release(void* object) {
+  (void)object;
+  ++released;
+}
+
+static ons_status launch_retaining(const ons_launch* launch) {
+  static const ons_retained retained = {NULL, release};
+  ons_launch keeping = *launch;
+  keeping.retained = &retained;
+  keeping.retained_count = 1;
+  return launch_axpy(side, side, &keeping);
+}
+
+Test(launch_cuda, retained_until_the_device_is_past) {
+  prepare();
+  cr_assert(eq(int, launch_retaining(&plain), 0), "%s", error.message);
+  cr_assert(eq(int, launch_axpy(side, side, &plain), 0));
+  cr_expect(eq(int, released, 0));
+  cr_expect(eq(sz, ons_runtime_collect(runtime), 1));
+  sim_complete(side);
+  cr_expect(eq(sz, ons_runtime_collect(runtime), 0));
+  cr_expect(eq(int, released, 1));
+}
+
+static void* launch_elsewhere(void* unused) {
+  (void)unused;
+  cr_expect(eq(int, launch_axpy(side, side, &plain), 0), "%s", error.message);
+  return NULL;
+}
+
+/* Polling must not harm the global capture of another thread. */
+Test(launch_cuda, retired_beside_a_global_capture) {
+  prepare();
+  cr_assert(eq(int, launch_retaining(&plain), 0), "%s", error.message);
+  sim_complete(side);
+  sim_capture_begin(other, SIM_CAPTURE_GLOBAL);
+  pthread_t thread;
+  cr_assert(eq(int, pthread_create(&thread, NULL, launch_elsewhere, NULL), 0));
+  pthread_join(thread, NULL);
+  cr_expect(eq(int, released, 1));
+  cr_expect(eq(int, sim_capture_status(other), 1));
+  cr_expect(sim_capture_end(other) != NULL);
+}
+
+Test(launch_cuda, retained_by_the_graph) {
+  prepare();
+  sim_capture_begin(side, SIM_CAPTURE_THREAD_LOCAL);
+  cr_assert(eq(int, launch_retaining(&plain), 0), "%s", error.message);
+  void* graph = sim_capture_end(side);
+  cr_assert(graph != NULL);
+  sim_complete(side);
+  cr_expect(eq(sz, ons_runtime_collect(runtime), 0));
+  cr_expect(eq(int, released, 0));
+  sim_graph_destroy(graph);
+  cr_expect(eq(int, released, 0));
+  ons_runtime_collect(runtime);
+  cr_expect(eq(int, released, 1));
+}
+
+Test(launch_cuda, a_failure_after_the_launch_says_so) {
+  prepare();
+  cr_assert(eq(int, launch_retaining(&plain), 0), "%s", error.message);
+  sim_inject("cuEventRecord", 1, 1);
+  cr_expect(eq(int, launch_retaining(&plain), ONS_STATUS_DEVICE));
+  cr_expect(eq(u32, error.launched, 1));
+  cr_expect(strstr(error.message, "was launched") != NULL, "%s", error.message);
+  sim_inject("cuLaunchKernelEx", 1, 719);
+  cr_expect(eq(int, launch_retaining(&plain), ONS_STATUS_DEVICE));
+  cr_expect(eq(u32, error.launched, 0));
+  cr_expect(eq(int, error.native_code, 719));
+  cr_expect(eq(str, (char*)error.native_call, "cuLaunchKernelEx"));
+  cr_expect(strstr(error.message, "kernel 'axpy'") != NULL, "%s", error.message);
+  sim_complete(side);
+  ons_runtime_collect(runtime);
+  cr_expect(eq(int, released, 1), "the one whose launch and record went through");
+}
+
+/* ---- joining for exporters ---------------------------------------------------------------- */
+
+Test(launch_cuda, stream_wait) {
+  prepare();
+  DLDevice device = {kDLCUDA, 0};
+  cr_expect(eq(int, ons_stream_wait(runtime, device, side, side, &error), 0));
+  cr_expect(eq(sz, sim_record_count(), 0));
+  cr_expect(eq(int, ons_stream_wait(runtime, device, side, other, &error), 0), "%s",
+            error.message);
+  cr_expect(eq(ptr, sim_last("cuEventRecord")->stream, other));
+  cr_expect(eq(ptr, sim_last("cuStreamWaitEvent")->stream, side));
+  sim_capture_begin(side, SIM_CAPTURE_GLOBAL);
+  cr_expect(
+      eq(int, ons_stream_wait(runtime, device, side, other, &error), ONS_STATUS_CAPTURE));
+  cr_expect(sim_capture_end(side) != NULL);
+}
+
+Test(launch_cuda, views_are_passed_by_value) {
+  prepare();
+  ons_kernel* kernel = NULL;
+  cr_assert(eq(int, ons_module_kernel(module, "half_view", &kernel, &error), 0));
+  int64_t shape[] = {2, 3}, strides[] = {1, -4};
+  DLTensor matrix = vector(x + 7, 0);
+  matrix.ndim = 2;
+  matrix.shape = shape;
+  matrix.strides = strides;
+  ons_arg args[] = {on_stream(&matrix, side), on_stream(&ty, side)};
+  cr_assert(eq(int, ons_kernel_launch(kernel, &plain, args, 2, &error), 0), "%s",
+            error.message);
+  const sim_record* record = sim_last("cuLaunchKernelEx");
+  cr_expect(eq(u32, record->parameter_sizes[0], 40));
+  cr_expect(eq(u32, record->parameter_sizes[1], 16));
+  int64_t expected[] = {(int64_t)(uintptr_t)(x + 7), 2, 3, 1, -4};
+  cr_expect(eq(int, memcmp(record->parameters, expected, sizeof(expected)), 0));
+  int32_t narrow[] = {8, 1};
+  cr_expect(eq(int, memcmp(record->parameters + record->parameter_offsets[1] + 8, narrow,
+                           sizeof(narrow)), 0));
+  ons_kernel_release(kernel);
+}
