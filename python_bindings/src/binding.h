@@ -63,6 +63,14 @@
   XX(log, "log")                                  \
   XX(source, "source")                            \
   XX(line, "line")                                \
+  XX(torch_like, "torch_like")                    \
+  XX(torch_empty, "torch_empty")                  \
+  XX(numpy_like, "numpy_like")                    \
+  XX(numpy_empty, "numpy_empty")                  \
+  XX(cupy_like, "cupy_like")                      \
+  XX(cupy_empty, "cupy_empty")                    \
+  XX(jax_like, "jax_like")                        \
+  XX(jax_empty, "jax_empty")                      \
   XX(code, "code")
 
 /* ---- state

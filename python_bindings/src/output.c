@@ -122,31 +122,30 @@ static bool fill_prototype(onspy_call* call, const onspy_output* output,
 /* ---- allocation by a library's own function
  * -------------------------------------------------- */
 
-static const char* library_name(onspy_library library) {
+/* The helpers' name for allocating like an array, or by shape and dtype (borrowed); NULL
+ * where the library has none. */
+static PyObject* helper_name(const onspy_state* state, onspy_library library, bool like) {
   switch (library) {
     case ONSPY_LIBRARY_TORCH:
-      return "torch";
+      return like ? state->str_torch_like : state->str_torch_empty;
     case ONSPY_LIBRARY_NUMPY:
-      return "numpy";
+      return like ? state->str_numpy_like : state->str_numpy_empty;
     case ONSPY_LIBRARY_CUPY:
-      return "cupy";
+      return like ? state->str_cupy_like : state->str_cupy_empty;
     case ONSPY_LIBRARY_JAX:
-      return "jax";
+      return like ? state->str_jax_like : state->str_jax_empty;
     default:
       return NULL;
   }
 }
 
-static PyObject* allocate_by_library(onspy_call* call, const onspy_output* output,
-                                     const char* library, PyObject* model) {
+static PyObject* allocate_by_helper(onspy_call* call, const onspy_output* output,
+                                    PyObject* name, PyObject* model) {
   PyObject* helpers = onspy_helpers(call->state);
   if (helpers == NULL) return NULL;
-  char function[32];
-  PyOS_snprintf(function, sizeof function, "%s_%s", library,
-                output->like != NULL ? "like" : "empty");
-  if (output->like != NULL) return PyObject_CallMethod(helpers, function, "O", model);
-  return PyObject_CallMethod(helpers, function, "OOO", model, output->shape,
-                             output->dtype);
+  if (output->like != NULL) return PyObject_CallMethodOneArg(helpers, name, model);
+  return PyObject_CallMethodObjArgs(helpers, name, model, output->shape, output->dtype,
+                                    NULL);
 }
 
 /* What would have to allocate device memory by other means than the stream's own order.
@@ -158,9 +157,9 @@ static bool check_capture(onspy_call* call, size_t index,
   if (call->plan.capture_state == 0 || safe) return true;
   onspy_raise_argument(
       call->kernel, index, call->state->error_order,
-      "an output to be allocated by %s while the launch stream is being "
-      "captured, which would break the capture; pass an array made before",
-      library_name(producer->library));
+      "an output to be allocated as a %.200s while the launch stream is being "
+      "captured, which could break the capture; pass an array made before",
+      producer->type->tp_name);
   return false;
 }
 
@@ -184,8 +183,8 @@ static PyObject* find_model(onspy_call* call, size_t index, const onspy_output* 
 /* A fresh array of |producer|'s library (new reference). */
 static PyObject* allocate(onspy_call* call, size_t index, const onspy_output* output,
                           const onspy_producer* producer, PyObject* model) {
-  const char* library = library_name(producer->library);
-  if (library != NULL) return allocate_by_library(call, output, library, model);
+  PyObject* name = helper_name(call->state, producer->library, output->like != NULL);
+  if (name != NULL) return allocate_by_helper(call, output, name, model);
   if (producer->kind != ONSPY_KIND_EXCHANGE) {
     onspy_raise_argument(
         call->kernel, index, call->state->error_argument_type,
