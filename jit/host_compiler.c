@@ -40,15 +40,16 @@ typedef struct build {
   char* folder;
   /* Paths in it; the folders end in a slash. */
   ons__string source_path, object_path, user_folder, own_folder;
-  bool* dropped; /* for each kernel of the request */
+  bool* dropped;                /* for each kernel of the request */
   ons__host_diagnostic* blamed; /* ditto, of the last run; points into `log` */
-  char* log; /* of the last run, as the compiler printed it */
+  char* log;                    /* of the last run, as the compiler printed it */
 } build;
 
-/* ---- the files -------------------------------------------------------------------------- */
+/* ---- the files
+ * -------------------------------------------------------------------------- */
 
-static ons_status write_header(build* self, const ons__string* folder, const ons_header* header,
-                               ons_error* error) {
+static ons_status write_header(build* self, const ons__string* folder,
+                               const ons_header* header, ons_error* error) {
   if (!ons__path_is_inside(header->name)) {
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                           "the header name \"%s\" is not a relative path without \"..\"",
@@ -88,8 +89,9 @@ static void append_quoted(ons__string* text, const char* name) {
   ons__string_append(text, "\"");
 }
 
-/* The user's source between our header and one line for each kernel. The #line directives make
- * diagnostics name the user's file, and an error in a kernel's line names the kernel. */
+/* The user's source between our header and one line for each kernel. The #line directives
+ * make diagnostics name the user's file, and an error in a kernel's line names the
+ * kernel. */
 static ons_status write_source(build* self, bool with_kernels, ons_error* error) {
   const ons__compile_request* request = self->request;
   ons__string text;
@@ -112,14 +114,15 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
   }
   ons_status status =
       ons__string_ok(&text)
-          ? ons__file_write(self->allocator, self->source_path.data, self->source_path.length,
-                            text.data, text.length, error)
+          ? ons__file_write(self->allocator, self->source_path.data,
+                            self->source_path.length, text.data, text.length, error)
           : ons__error_no_memory(error);
   ons__string_clear(&text);
   return status;
 }
 
-/* ---- running the compiler --------------------------------------------------------------- */
+/* ---- running the compiler
+ * --------------------------------------------------------------- */
 
 static void append_command(build* self, ons__words* words) {
   const ons__compile_request* request = self->request;
@@ -148,8 +151,8 @@ static ons_status run(build* self, bool* out_accepted, ons_error* error) {
   ons__process_result result = {0};
   ons_status status =
       ons__words_ok(&words)
-          ? ons__process_run(self->allocator, (const char* const*)words.items, NULL, 0, &result,
-                             error)
+          ? ons__process_run(self->allocator, (const char* const*)words.items, NULL, 0,
+                             &result, error)
           : ons__error_no_memory(error);
   ons__words_clear(&words);
   ons__free(self->allocator, self->log);
@@ -158,7 +161,8 @@ static ons_status run(build* self, bool* out_accepted, ons_error* error) {
   return status;
 }
 
-/* ---- what its answer means -------------------------------------------------------------- */
+/* ---- what its answer means
+ * -------------------------------------------------------------- */
 
 static char* clean_log(const build* self) {
   return ons__host_log_clean(self->allocator, self->log ? self->log : "",
@@ -174,14 +178,15 @@ static ons_status report_source(const build* self, ons_error* error) {
   size_t name_length = 0;
   ons_status status = ONS_STATUS_COMPILE_FAILED;
   if (!ons__host_log_first_error(log, &first)) {
-    ons__error_set(error, status, "%s: %s failed without an error message", self->request->name,
-                   self->command->words.items[0]);
+    ons__error_set(error, status, "%s: %s failed without an error message",
+                   self->request->name, self->command->words.items[0]);
   } else if (ons__host_log_unsupported(&first, &name, &name_length)) {
     status = ONS_STATUS_UNSUPPORTED;
     ons__error_set(error, status,
                    "%.*s:%ld: uses %.*s: the CPU backend runs kernels without barriers, "
                    "shuffles, votes or shared memory",
-                   (int)first.file_length, first.file, first.line, (int)name_length, name);
+                   (int)first.file_length, first.file, first.line, (int)name_length,
+                   name);
   } else if (first.file) {
     ons__error_set(error, status, "%.*s:%ld: %.*s", (int)first.file_length, first.file,
                    first.line, (int)first.text_length, first.text);
@@ -223,7 +228,8 @@ static ons_status drop_implausible(build* self, ons_error* error) {
   return drop_blamed(self, error);
 }
 
-/* Is the source without our lines all right? An open brace at its end, say, only shows in them. */
+/* Is the source without our lines all right? An open brace at its end, say, only shows in
+ * them. */
 static ons_status check_source_alone(build* self, ons_error* error) {
   bool accepted = false;
   char* log = self->log; /* `blamed` points into it */
@@ -250,7 +256,8 @@ static ons_status compile(build* self, ons_error* error) {
     if (status == ONS_STATUS_OK) status = run(self, &accepted, error);
     if (status != ONS_STATUS_OK || accepted) return status;
 
-    size_t blamed = ons__host_log_blame(self->log, self->blamed, self->request->kernel_count);
+    size_t blamed =
+        ons__host_log_blame(self->log, self->blamed, self->request->kernel_count);
     ons__host_diagnostic first;
     if (blamed == 0 || ons__host_log_first_error(self->log, &first)) {
       return report_source(self, error);
@@ -262,7 +269,8 @@ static ons_status compile(build* self, ons_error* error) {
   return status;
 }
 
-/* ---- the image -------------------------------------------------------------------------- */
+/* ---- the image
+ * -------------------------------------------------------------------------- */
 
 static ons_status describe_kernel(const build* self, void* handle, size_t index,
                                   ons__image* image, ons_error* error) {
@@ -270,18 +278,21 @@ static ons_status describe_kernel(const build* self, void* handle, size_t index,
   snprintf(symbol, sizeof(symbol), "ons_cpu_kernel_%zu", index);
   const ons_cpu_kernel* kernel = dlsym(handle, symbol);
   if (!kernel || kernel->abi_version != ONS_CPU_ABI_VERSION) {
-    return ons__error_set(error, ONS_STATUS_INTERNAL, "the compiled module has no %s", symbol);
+    return ons__error_set(error, ONS_STATUS_INTERNAL, "the compiled module has no %s",
+                          symbol);
   }
   ons__image_kernel* entry = &image->kernels[image->kernel_count++];
   entry->name = ons__strdup(self->allocator, self->request->kernels[index].name);
   entry->lowered = ons__strdup(self->allocator, symbol);
   entry->signature = ons__strdup(self->allocator, kernel->signature());
-  if (!entry->name || !entry->lowered || !entry->signature) return ons__error_no_memory(error);
+  if (!entry->name || !entry->lowered || !entry->signature)
+    return ons__error_no_memory(error);
   return ONS_STATUS_OK;
 }
 
 /* Only the loaded object can say how its kernels' types are spelt. */
-static ons_status describe_kernels(const build* self, ons__image* image, ons_error* error) {
+static ons_status describe_kernels(const build* self, ons__image* image,
+                                   ons_error* error) {
   void* handle = dlopen(self->object_path.data, RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     const char* reason = dlerror();
@@ -297,15 +308,17 @@ static ons_status describe_kernels(const build* self, ons__image* image, ons_err
   return status;
 }
 
-static ons_status make_image(const build* self, ons__image** out_image, ons_error* error) {
+static ons_status make_image(const build* self, ons__image** out_image,
+                             ons_error* error) {
   ons__image* image = ons__alloc(self->allocator, sizeof(*image));
   if (!image) return ons__error_no_memory(error);
   image->allocator = self->allocator;
   image->kind = ONS__IMAGE_SHARED_OBJECT;
   image->log = clean_log(self);
-  image->kernels =
-      ons__alloc_array(self->allocator, self->request->kernel_count, sizeof(*image->kernels));
-  ons_status status = image->log && image->kernels ? ONS_STATUS_OK : ons__error_no_memory(error);
+  image->kernels = ons__alloc_array(self->allocator, self->request->kernel_count,
+                                    sizeof(*image->kernels));
+  ons_status status =
+      image->log && image->kernels ? ONS_STATUS_OK : ons__error_no_memory(error);
   if (status == ONS_STATUS_OK) {
     status = ons__file_read(self->allocator, self->object_path.data, &image->code,
                             &image->code_bytes, error);
@@ -319,7 +332,8 @@ static ons_status make_image(const build* self, ons__image** out_image, ons_erro
   return status;
 }
 
-/* ---- the service ------------------------------------------------------------------------ */
+/* ---- the service
+ * ------------------------------------------------------------------------ */
 
 static ons_status begin(build* self, ons_error* error) {
   ons__string_init(&self->source_path, self->allocator);
@@ -335,9 +349,10 @@ static ons_status begin(build* self, ons_error* error) {
   size_t count = self->request->kernel_count;
   self->dropped = ons__alloc_array(self->allocator, count, sizeof(*self->dropped));
   self->blamed = ons__alloc_array(self->allocator, count, sizeof(*self->blamed));
-  bool complete = ons__string_ok(&self->source_path) && ons__string_ok(&self->object_path) &&
-                  ons__string_ok(&self->user_folder) && ons__string_ok(&self->own_folder) &&
-                  self->dropped && self->blamed;
+  bool complete = ons__string_ok(&self->source_path) &&
+                  ons__string_ok(&self->object_path) &&
+                  ons__string_ok(&self->user_folder) &&
+                  ons__string_ok(&self->own_folder) && self->dropped && self->blamed;
   return complete ? ONS_STATUS_OK : ons__error_no_memory(error);
 }
 
@@ -372,7 +387,8 @@ ons_status ons__host_compiler_compile(ons__host_compiler* compiler,
 }
 
 ons_status ons__host_compiler_command(ons__host_compiler* compiler,
-                                      const ons__host_command** out_command, ons_error* error) {
+                                      const ons__host_command** out_command,
+                                      ons_error* error) {
   ons__mutex_lock(&compiler->mutex);
   bool found = compiler->found;
   ons__mutex_unlock(&compiler->mutex);
@@ -396,7 +412,8 @@ ons_status ons__host_compiler_command(ons__host_compiler* compiler,
 }
 
 ons_status ons__host_compiler_create(const ons__host_search_options* options,
-                                     ons__host_compiler** out_compiler, ons_error* error) {
+                                     ons__host_compiler** out_compiler,
+                                     ons_error* error) {
   ons__host_compiler* self = ons__alloc(options->allocator, sizeof(*self));
   *out_compiler = self;
   if (!self) return ons__error_no_memory(error);

@@ -65,7 +65,8 @@ static bool next_line(const char** cursor, log_line* line) {
   *line = (log_line){.start = *cursor, .length = strcspn(*cursor, "\n")};
   const char* end = line->start + line->length;
   *cursor = *end ? end + 1 : end;
-  if (line->start[0] != ' ') read_kind(line, read_location(line->start, end, &line->where));
+  if (line->start[0] != ' ')
+    read_kind(line, read_location(line->start, end, &line->where));
   return true;
 }
 
@@ -78,10 +79,12 @@ static const char* find(const char* text, size_t length, const char* needle) {
   return memmem(text, length, needle, strlen(needle));
 }
 
-/* Linkers and drivers name no source: "ld: ... undefined reference to `f()'", "clang: error: ". */
+/* Linkers and drivers name no source: "ld: ... undefined reference to `f()'", "clang:
+ * error: ". */
 static bool is_tool_error(const log_line* line) {
-  return line->start[0] != ' ' && (find(line->start, line->length, "error: ") != NULL ||
-                                   find(line->start, line->length, "undefined reference"));
+  return line->start[0] != ' ' &&
+         (find(line->start, line->length, "error: ") != NULL ||
+          find(line->start, line->length, "undefined reference"));
 }
 
 bool ons__host_log_first_error(const char* log, ons__host_diagnostic* out_diagnostic) {
@@ -94,7 +97,8 @@ bool ons__host_log_first_error(const char* log, ons__host_diagnostic* out_diagno
     }
     if (!tool.start && is_tool_error(&line)) tool = line;
   }
-  *out_diagnostic = (ons__host_diagnostic){.text = tool.start, .text_length = tool.length};
+  *out_diagnostic =
+      (ons__host_diagnostic){.text = tool.start, .text_length = tool.length};
   return tool.start != NULL;
 }
 
@@ -107,8 +111,8 @@ static size_t identifier_length(const char* text, const char* end) {
   return length;
 }
 
-bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic, const char** out_name,
-                               size_t* out_length) {
+bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic,
+                               const char** out_name, size_t* out_length) {
   if (!diagnostic->text) return false;
   const char* end = diagnostic->text + diagnostic->text_length;
   if (find(diagnostic->text, diagnostic->text_length, "ons_cpu_no_shared_memory")) {
@@ -116,7 +120,8 @@ bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic, const cha
     *out_length = strlen("__shared__");
     return true;
   }
-  const char* deleted = find(diagnostic->text, diagnostic->text_length, "deleted function");
+  const char* deleted =
+      find(diagnostic->text, diagnostic->text_length, "deleted function");
   if (!deleted) return false;
   /* clang: '__syncthreads'; GCC: 'int ons_cpu::__syncthreads(A ...) [with ...]'. */
   const char* name = find(deleted, (size_t)(end - deleted), "__");
@@ -143,14 +148,15 @@ size_t ons__host_log_blame(const char* log, ons__host_diagnostic* out_errors,
 
 static bool is_dropped(const log_line* line, const char* own_folder) {
   if (is_kernel_file(line)) return true;
-  if (line->kind == NOTE && starts_with(line->start, line->length, own_folder)) return true;
+  if (line->kind == NOTE && starts_with(line->start, line->length, own_folder))
+    return true;
   /* "2 errors generated.": counts what was taken out as well. */
   return isdigit((unsigned char)line->start[0]) && line->length > 11 &&
          find(line->start, line->length, " generated.") != NULL && !line->where.file;
 }
 
-static void append_without(ons__string* text, const log_line* line, const char* user_folder,
-                           const char* own_folder) {
+static void append_without(ons__string* text, const log_line* line,
+                           const char* user_folder, const char* own_folder) {
   const char* at = line->start;
   const char* end = line->start + line->length;
   while (at < end) {

@@ -6,15 +6,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The lines after the user's source, one for each kernel, pretend to be in files of this name with
- * the kernel's position behind it. */
+/* The lines after the user's source, one for each kernel, pretend to be in files of this
+ * name with the kernel's position behind it. */
 #define ONS__HOST_KERNEL_FILE "onstream-kernel-"
 
 /* Part of a log. */
 typedef struct ons__host_diagnostic {
   const char* file; /* not terminated; NULL where the line names none (a linker's) */
   size_t file_length;
-  long line; /* 0 where there is none */
+  long line;        /* 0 where there is none */
   const char* text; /* without "error: "; up to the end of the line */
   size_t text_length;
 } ons__host_diagnostic;
@@ -22,18 +22,19 @@ typedef struct ons__host_diagnostic {
 /* The first error that is not in a kernel file; false where there is none. */
 bool ons__host_log_first_error(const char* log, ons__host_diagnostic* out_diagnostic);
 
-/* Is the text about something that the dialect refuses? Then the name of it, part of `text` or
- * static, not terminated. */
-bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic, const char** out_name,
-                               size_t* out_length);
+/* Is the text about something that the dialect refuses? Then the name of it, part of
+ * `text` or static, not terminated. */
+bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic,
+                               const char** out_name, size_t* out_length);
 
-/* Stores the first error in each kernel's file (text NULL: none); returns how many have one. */
+/* Stores the first error in each kernel's file (text NULL: none); returns how many have
+ * one. */
 size_t ons__host_log_blame(const char* log, ons__host_diagnostic* out_errors,
                            size_t kernel_count);
 
-/* The log as its reader should see it: nothing of the kernel files, no notes on our own headers,
- * `user_folder` and `own_folder` (with a slash at the end) taken off paths. The caller owns it
- * (ons__free); NULL when out of memory. */
+/* The log as its reader should see it: nothing of the kernel files, no notes on our own
+ * headers, `user_folder` and `own_folder` (with a slash at the end) taken off paths. The
+ * caller owns it (ons__free); NULL when out of memory. */
 char* ons__host_log_clean(const ons_allocator* allocator, const char* log,
                           const char* user_folder, const char* own_folder);
 

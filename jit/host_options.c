@@ -8,25 +8,32 @@
 #define NATIVE "-mcpu=native"
 #endif
 
-/* What the kernels' speed and the log's readability hang on. Undefined symbols are an error of the
- * compile, not of a later load. */
-static const char* const common_flags[] = {
-    "-x",    "c++",     "-std=c++17",     "-O3",                  NATIVE,
-    "-fPIC", "-shared", "-fno-math-errno", "-fvisibility=hidden", "-Wl,-z,defs"};
+/* What the kernels' speed and the log's readability hang on. Undefined symbols are an
+ * error of the compile, not of a later load. */
+static const char* const common_flags[] = {"-x",
+                                           "c++",
+                                           "-std=c++17",
+                                           "-O3",
+                                           NATIVE,
+                                           "-fPIC",
+                                           "-shared",
+                                           "-fno-math-errno",
+                                           "-fvisibility=hidden",
+                                           "-Wl,-z,defs"};
 
-static const char* const clang_flags[] = {"-fno-color-diagnostics", "-Wno-unknown-attributes",
-                                          "-Wno-ignored-attributes",
-                                          "-Wno-unused-command-line-argument"};
+static const char* const clang_flags[] = {
+    "-fno-color-diagnostics", "-Wno-unknown-attributes", "-Wno-ignored-attributes",
+    "-Wno-unused-command-line-argument"};
 
-/* Macros are not tracked, so that a diagnostic is where the user wrote, not in our headers.
- * Without unique symbols an unloaded module really goes. */
-static const char* const gcc_flags[] = {"-fdiagnostics-color=never", "-ftrack-macro-expansion=0",
-                                        "-fno-gnu-unique", "-fno-trapping-math", "-Wno-attributes",
-                                        "-pipe"};
+/* Macros are not tracked, so that a diagnostic is where the user wrote, not in our
+ * headers. Without unique symbols an unloaded module really goes. */
+static const char* const gcc_flags[] = {
+    "-fdiagnostics-color=never", "-ftrack-macro-expansion=0", "-fno-gnu-unique",
+    "-fno-trapping-math",        "-Wno-attributes",           "-pipe"};
 
-#define APPEND_ALL(words, flags)                                     \
-  for (size_t i = 0; i < sizeof(flags) / sizeof(*(flags)); ++i) {    \
-    ons__words_append(words, (flags)[i]);                            \
+#define APPEND_ALL(words, flags)                                  \
+  for (size_t i = 0; i < sizeof(flags) / sizeof(*(flags)); ++i) { \
+    ons__words_append(words, (flags)[i]);                         \
   }
 
 void ons__host_options_append_defaults(ons__words* words, ons__host_family family) {
@@ -38,14 +45,15 @@ void ons__host_options_append_defaults(ons__words* words, ons__host_family famil
   }
 }
 
-/* Not -ffast-math: with it (and -Ofast) GCC links start-up code that sets flush-to-zero for the
- * thread that loads the module, and so changes everybody else's results. */
+/* Not -ffast-math: with it (and -Ofast) GCC links start-up code that sets flush-to-zero
+ * for the thread that loads the module, and so changes everybody else's results. */
 #define FAST_MATH "-fno-signed-zeros -fno-trapping-math -freciprocal-math"
 #define FASTER_MATH FAST_MATH " -ffinite-math-only -fassociative-math"
 
-/* What becomes of an option of NVRTC's. Names are given without leading dashes; one or two match. */
+/* What becomes of an option of NVRTC's. Names are given without leading dashes; one or
+ * two match. */
 typedef struct translation {
-  const char* name; /* ends in '=' where a value follows */
+  const char* name;        /* ends in '=' where a value follows */
   const char* replacement; /* words; with `joined` the value is put behind it */
   bool joined;
 } translation;
@@ -93,8 +101,9 @@ static const translation translations[] = {
 };
 
 /* Options of NVRTC's whose value is a word of its own. */
-static const char* const dropped_pairs[] = {"-arch", "--gpu-architecture", "-Xptxas",
-                                            "--ptxas-options", "-maxrregcount", "--maxrregcount"};
+static const char* const dropped_pairs[] = {"-arch",         "--gpu-architecture",
+                                            "-Xptxas",       "--ptxas-options",
+                                            "-maxrregcount", "--maxrregcount"};
 
 static const translation* find_translation(const char* option, const char** out_value) {
   if (*option != '-') return NULL;

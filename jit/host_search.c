@@ -19,25 +19,27 @@ typedef struct search {
 } search;
 
 static void note(search* self, const char* origin, const char* text, const char* reason) {
-  ons__string_appendf(&self->tried, "\n  %s%s%s: %.160s", origin, *text && *origin ? " " : "",
-                      text, reason);
+  ons__string_appendf(&self->tried, "\n  %s%s%s: %.160s", origin,
+                      *text && *origin ? " " : "", text, reason);
 }
 
-/* Fills the version from the compiler's own macros; false where it is neither GCC nor clang. */
+/* Fills the version from the compiler's own macros; false where it is neither GCC nor
+ * clang. */
 static bool identify(const char* macros, ons__host_command* command) {
   if (!strstr(macros, "#define __GNUC__ ")) return false;
-  command->family = strstr(macros, "#define __clang__ ") ? ONS__HOST_CLANG : ONS__HOST_GCC;
+  command->family =
+      strstr(macros, "#define __clang__ ") ? ONS__HOST_CLANG : ONS__HOST_GCC;
   const char* version = strstr(macros, "#define __VERSION__ \"");
   if (version) {
     version += strlen("#define __VERSION__ \"");
-    snprintf(command->version, sizeof(command->version), "%.*s", (int)strcspn(version, "\""),
-             version);
+    snprintf(command->version, sizeof(command->version), "%.*s",
+             (int)strcspn(version, "\""), version);
   }
   return true;
 }
 
-/* Compilers are found without their C++ library often enough (clang beside a gcc that has none),
- * so the question includes a header. */
+/* Compilers are found without their C++ library often enough (clang beside a gcc that has
+ * none), so the question includes a header. */
 static bool probe(search* self, const char* origin, const char* text) {
   ons__words words;
   ons__words_init(&words, self->allocator);
@@ -66,8 +68,8 @@ static bool probe(search* self, const char* origin, const char* text) {
   return found;
 }
 
-/* Tries a command given as text: the words between any of `separators`, unless the whole text
- * names a program (a path with spaces). */
+/* Tries a command given as text: the words between any of `separators`, unless the whole
+ * text names a program (a path with spaces). */
 static bool try_command(search* self, const char* origin, const char* text,
                         const char* separators) {
   ons__words* words = &self->command->words;
@@ -143,10 +145,11 @@ ons_status ons__host_search(const ons__host_search_options* options,
   ons__string_init(&self.tried, options->allocator);
   ons_status status = ONS_STATUS_OK;
   if (!find(&self, options)) {
-    status = ons__error_set(error, ONS_STATUS_UNAVAILABLE,
-                            "no C++ compiler was found to compile kernels for the CPU; install "
-                            "clang or g++, or set ONSTREAM_HOST_COMPILER; tried:%s",
-                            ons__string_text(&self.tried));
+    status = ons__error_set(
+        error, ONS_STATUS_UNAVAILABLE,
+        "no C++ compiler was found to compile kernels for the CPU; install "
+        "clang or g++, or set ONSTREAM_HOST_COMPILER; tried:%s",
+        ons__string_text(&self.tried));
   }
   ons__string_clear(&self.tried);
   return status;

@@ -6,10 +6,7 @@
 
 #include "jit/words.h"
 
-typedef enum ons__host_family {
-  ONS__HOST_CLANG = 1,
-  ONS__HOST_GCC = 2
-} ons__host_family;
+typedef enum ons__host_family { ONS__HOST_CLANG = 1, ONS__HOST_GCC = 2 } ons__host_family;
 
 typedef struct ons__host_command {
   ons__words words; /* words.items[0] is the program's path */
@@ -24,10 +21,10 @@ typedef struct ons__host_search_options {
   void* locate_user_data;
 } ons__host_search_options;
 
-/* The first that runs and finds its own headers: the explicit command and nothing else, or
- * ONSTREAM_HOST_COMPILER and nothing else, or CXX, clang++, g++, c++, versioned ones, `locate`.
- * The caller clears |out_command|'s words. Errors: UNAVAILABLE with all that was tried,
- * OUT_OF_MEMORY. */
+/* The first that runs and finds its own headers: the explicit command and nothing else,
+ * or ONSTREAM_HOST_COMPILER and nothing else, or CXX, clang++, g++, c++, versioned ones,
+ * `locate`. The caller clears |out_command|'s words. Errors: UNAVAILABLE with all that
+ * was tried, OUT_OF_MEMORY. */
 ons_status ons__host_search(const ons__host_search_options* options,
                             ons__host_command* out_command, ons_error* error);
 

@@ -12,14 +12,15 @@
 #include "runtime/base/path.h"
 #include "runtime/base/string.h"
 
-/* The loader takes a path that it has seen before for the library it knows by that path, and
- * descriptor numbers come back. So each path is spelt in a way of its own: the bits of a counter,
- * as "./" and ".//". */
+/* The loader takes a path that it has seen before for the library it knows by that path,
+ * and descriptor numbers come back. So each path is spelt in a way of its own: the bits
+ * of a counter, as "./" and ".//". */
 static void spell_path(int fd, char* out_path, size_t capacity) {
   static atomic_uint opened;
   size_t length = (size_t)snprintf(out_path, capacity, "/proc/self/fd/");
   for (unsigned bits = atomic_fetch_add(&opened, 1) + 1; bits; bits >>= 1) {
-    length += (size_t)snprintf(out_path + length, capacity - length, bits & 1 ? ".//" : "./");
+    length +=
+        (size_t)snprintf(out_path + length, capacity - length, bits & 1 ? ".//" : "./");
   }
   snprintf(out_path + length, capacity - length, "%d", fd);
 }

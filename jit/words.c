@@ -50,7 +50,8 @@ void ons__words_append_all(ons__words* words, const ons__words* more) {
   for (size_t i = 0; i < more->count; ++i) ons__words_append(words, more->items[i]);
 }
 
-void ons__words_append_split(ons__words* words, const char* text, const char* separators) {
+void ons__words_append_split(ons__words* words, const char* text,
+                             const char* separators) {
   while (*text) {
     size_t length = strcspn(text, separators);
     if (length) ons__words_append_bytes(words, text, length);

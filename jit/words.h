@@ -1,5 +1,5 @@
-/* A growing list of strings, NULL-terminated: the words of a command. A failed allocation is
- * remembered, so that callers can append without checking. */
+/* A growing list of strings, NULL-terminated: the words of a command. A failed allocation
+ * is remembered, so that callers can append without checking. */
 #ifndef ONS_JIT_WORDS_H_
 #define ONS_JIT_WORDS_H_
 

@@ -1,8 +1,8 @@
 """Launch CUDA C++ kernels on other people's tensors, on the stream those tensors are already on.
 
-    import onstream as ons
-    mod = ons.Module(source)
-    z = mod.axpy[ons.cdiv(n, 256), 256](2.0, x, y, ons.like(x), n)
+import onstream as ons
+mod = ons.Module(source)
+z = mod.axpy[ons.cdiv(n, 256), 256](2.0, x, y, ons.like(x), n)
 """
 
 from onstream._core import (

@@ -232,6 +232,7 @@ typedef struct onspy_call {
   size_t pending_count; /* arguments that need the second pass */
   ons_launch_plan plan; /* valid in the second pass */
   bool finish_outputs;  /* some output is to be exchanged for another object in the end */
+  bool python_ran;      /* some argument was asked by Python code */
   bool device_seen;     /* some tensor is not in plain host memory */
   /* The stream asked for last, as most calls have one producer and one device. */
   const DLPackExchangeAPI* stream_api;

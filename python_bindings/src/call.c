@@ -51,8 +51,28 @@ static bool gather_one(onspy_call* call, size_t index, PyObject* object) {
       arg->kind = ONS_ARG_NULL;
       return true;
     default:
+      call->python_ran |= producer->library != ONSPY_LIBRARY_NUMPY;
       return onspy_call_slow(call, index, object, producer);
   }
+}
+
+/* What was borrowed before another argument's Python code ran may have been resized or
+ * replaced by it. */
+static bool borrow_again(onspy_call* call) {
+  for (size_t i = 0; i < call->count; ++i) {
+    if (call->args[i].kind != ONS_ARG_TENSOR) continue;
+    onspy_producer scratch;
+    PyObject* object = call->objects[i];
+    const onspy_producer* producer = producer_at(call, i, Py_TYPE(object), &scratch);
+    if (producer == NULL) return false;
+    if (producer->kind != ONSPY_KIND_EXCHANGE ||
+        producer->exchange->dltensor_from_py_object_no_sync == NULL) {
+      continue;
+    }
+    DLDevice device;
+    if (!onspy_exchange_device(call, i, object, producer, &device)) return false;
+  }
+  return true;
 }
 
 /* ---- the second pass
@@ -183,11 +203,12 @@ static bool run(onspy_call* call) {
   for (size_t i = 0; i < call->count; ++i) {
     if (!gather_one(call, i, call->objects[i])) return false;
   }
-  if (call->pending_count == 0 && call->retained_count == 0) {
+  if (call->pending_count == 0) {
+    if (call->python_ran && !borrow_again(call)) return false;
     return launch_prepared(call, call->launch);
   }
   ons_launch launch = *call->launch;
-  if (call->pending_count > 0 && !second_pass(call, &launch)) return false;
+  if (!second_pass(call, &launch) || !borrow_again(call)) return false;
   launch.retained = call->retained;
   launch.retained_count = call->retained_count;
   return launch_prepared(call, &launch);

@@ -202,6 +202,7 @@ static onspy_kind kind_of(onspy_state* state, onspy_producer* producer) {
   if (!named && has_attribute(type, state->str_array_interface)) {
     return ONSPY_KIND_ARRAY_INTERFACE;
   }
+  if (find_base(state, type, "numpy", "void") != NULL) return ONSPY_KIND_BUFFER;
   if (find_base(state, type, "numpy", "generic") != NULL) return ONSPY_KIND_NUMBER;
   if (producer->has_dlpack) return ONSPY_KIND_DLPACK;
   if (is_number(type)) return ONSPY_KIND_NUMBER;

@@ -55,6 +55,7 @@ static PyObject* number_in(onspy_state* state, PyObject* object) {
 }
 
 bool onspy_scalar_from_number(onspy_call* call, size_t index, PyObject* object) {
+  call->python_ran = true;
   PyObject* number = number_in(call->state, object);
   if (number == NULL) {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;

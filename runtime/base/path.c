@@ -22,14 +22,16 @@ static bool is_executable_file(const char* path) {
 
 char* ons__path_find_program(const ons_allocator* allocator, const char* name) {
   if (!*name) return NULL;
-  if (strchr(name, '/')) return is_executable_file(name) ? ons__strdup(allocator, name) : NULL;
+  if (strchr(name, '/'))
+    return is_executable_file(name) ? ons__strdup(allocator, name) : NULL;
   const char* folders = getenv("PATH");
   if (!folders) folders = "/usr/local/bin:/usr/bin:/bin";
   while (true) {
     size_t length = strcspn(folders, ":");
     char path[PATH_MAX];
-    int written = length == 0 ? snprintf(path, sizeof(path), "./%s", name)
-                              : snprintf(path, sizeof(path), "%.*s/%s", (int)length, folders, name);
+    int written =
+        length == 0 ? snprintf(path, sizeof(path), "./%s", name)
+                    : snprintf(path, sizeof(path), "%.*s/%s", (int)length, folders, name);
     if (written > 0 && (size_t)written < sizeof(path) && is_executable_file(path)) {
       return ons__strdup(allocator, path);
     }
@@ -104,11 +106,12 @@ void ons__temp_folder_remove(const char* path) {
 
 static ons_status io_error(ons_error* error, const char* call, const char* path) {
   int code = errno;
-  return ons__error_native(error, ONS_STATUS_IO, call, code, "%s: %s", path, strerror(code));
+  return ons__error_native(error, ONS_STATUS_IO, call, code, "%s: %s", path,
+                           strerror(code));
 }
 
-ons_status ons__file_read(const ons_allocator* allocator, const char* path, char** out_data,
-                          size_t* out_bytes, ons_error* error) {
+ons_status ons__file_read(const ons_allocator* allocator, const char* path,
+                          char** out_data, size_t* out_bytes, ons_error* error) {
   *out_data = NULL;
   *out_bytes = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -150,15 +153,17 @@ static bool write_all(int fd, const void* data, size_t data_bytes) {
 
 /* Makes the folders of `path` after its first `root_length` bytes. */
 static void make_folders(char* path, size_t root_length) {
-  for (char* slash = strchr(path + root_length, '/'); slash; slash = strchr(slash + 1, '/')) {
+  for (char* slash = strchr(path + root_length, '/'); slash;
+       slash = strchr(slash + 1, '/')) {
     *slash = '\0';
     mkdir(path, 0700); /* a failure shows when the file is opened */
     *slash = '/';
   }
 }
 
-ons_status ons__file_write(const ons_allocator* allocator, const char* path, size_t root_length,
-                           const void* data, size_t data_bytes, ons_error* error) {
+ons_status ons__file_write(const ons_allocator* allocator, const char* path,
+                           size_t root_length, const void* data, size_t data_bytes,
+                           ons_error* error) {
   const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
   int fd = open(path, flags, 0600);
   if (fd < 0 && errno == ENOENT) {

@@ -31,7 +31,8 @@ static char** english_environment(const ons_allocator* allocator) {
   if (!result) return NULL;
   size_t kept = 0;
   for (size_t i = 0; i < count; ++i) {
-    bool language = strncmp(environ[i], "LC_", 3) == 0 || strncmp(environ[i], "LANG", 4) == 0;
+    bool language =
+        strncmp(environ[i], "LC_", 3) == 0 || strncmp(environ[i], "LANG", 4) == 0;
     if (!language) result[kept++] = environ[i];
   }
   static char english[] = "LC_ALL=C";
@@ -48,12 +49,14 @@ static int set_attributes(posix_spawnattr_t* attributes) {
   int rc = posix_spawnattr_setsigmask(attributes, &none);
   if (rc == 0) rc = posix_spawnattr_setsigdefault(attributes, &defaults);
   if (rc == 0) {
-    rc = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    rc = posix_spawnattr_setflags(attributes,
+                                  POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
   }
   return rc;
 }
 
-/* Starts the child with its standard streams on the two descriptors. Returns 0 or an errno. */
+/* Starts the child with its standard streams on the two descriptors. Returns 0 or an
+ * errno. */
 static int spawn(const char* const* argv, char** environment, int input, int output,
                  pid_t* out_pid) {
   posix_spawn_file_actions_t actions;
@@ -71,15 +74,16 @@ static int spawn(const char* const* argv, char** environment, int input, int out
   if (rc == 0) rc = posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
   /* posix_spawn does not write to argv; its type is older than const. */
   if (rc == 0) {
-    rc = posix_spawn(out_pid, argv[0], &actions, &attributes, (char* const*)(uintptr_t)argv,
-                     environment);
+    rc = posix_spawn(out_pid, argv[0], &actions, &attributes,
+                     (char* const*)(uintptr_t)argv, environment);
   }
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   return rc;
 }
 
-/* Reads until the end of the pipe or the deadline (negative: none); false on the latter. */
+/* Reads until the end of the pipe or the deadline (negative: none); false on the latter.
+ */
 static bool drain(int fd, int64_t deadline_ms, ons__string* output) {
   char buffer[16384];
   for (;;) {
@@ -114,8 +118,8 @@ static int wait_for(pid_t pid, int64_t deadline_ms, bool* timed_out) {
   }
 }
 
-/* A host may run with its standard streams closed, so that a new descriptor is one of those that
- * the child's are copied to. */
+/* A host may run with its standard streams closed, so that a new descriptor is one of
+ * those that the child's are copied to. */
 static int above_standard(int fd) {
   if (fd < 0 || fd > STDERR_FILENO) return fd;
   int higher = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -148,8 +152,8 @@ ons_status ons__process_run(const ons_allocator* allocator, const char* const* a
   ends[0] = above_standard(ends[0]);
   ends[1] = above_standard(ends[1]);
   if (!piped || ends[0] < 0 || ends[1] < 0) {
-    status = ons__error_native(error, ONS_STATUS_IO, "pipe2", errno, "cannot start %s: %s",
-                               argv[0], strerror(errno));
+    status = ons__error_native(error, ONS_STATUS_IO, "pipe2", errno,
+                               "cannot start %s: %s", argv[0], strerror(errno));
     goto done;
   }
   pid_t pid = 0;

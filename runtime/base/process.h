@@ -8,18 +8,20 @@
 #include <stdint.h>
 
 typedef struct ons__process_result {
-  int exit_code; /* 128 + signal where a signal ended it; -1 where it cannot be known, because the
-                    host reaps every child itself (SIGCHLD ignored) */
+  int exit_code; /* 128 + signal where a signal ended it; -1 where it cannot be known,
+                    because the host reaps every child itself (SIGCHLD ignored) */
   bool timed_out;
-  char* output; /* standard output and error as they came, NUL-terminated; owned (ons__free) */
+  char* output; /* standard output and error as they came, NUL-terminated; owned
+                   (ons__free) */
   size_t output_bytes;
 } ons__process_result;
 
-/* Runs `argv` (argv[0] is the program's path, NULL at the end) without a shell and waits for it.
- * Its standard input is `input`, or empty for NULL; its environment is ours with LC_ALL=C, so that
- * messages can be read. After `timeout_ms` (0: never) it is killed. No descriptor of ours leaks
- * into it; blocked signals are unblocked in it. OK whatever its exit code; NOT_FOUND where the
- * program cannot be started, IO, OUT_OF_MEMORY otherwise. */
+/* Runs `argv` (argv[0] is the program's path, NULL at the end) without a shell and waits
+ * for it. Its standard input is `input`, or empty for NULL; its environment is ours with
+ * LC_ALL=C, so that messages can be read. After `timeout_ms` (0: never) it is killed. No
+ * descriptor of ours leaks into it; blocked signals are unblocked in it. OK whatever its
+ * exit code; NOT_FOUND where the program cannot be started, IO, OUT_OF_MEMORY otherwise.
+ */
 ons_status ons__process_run(const ons_allocator* allocator, const char* const* argv,
                             const char* input, uint32_t timeout_ms,
                             ons__process_result* out_result, ons_error* error);

@@ -376,9 +376,7 @@ def with_device(producer: Any, tensor: Any, stream: Any, **entries: Any) -> Any:
     return Both()
 
 
-def test_array_interface_streams(
-    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
-) -> None:
+def test_array_interface_streams(mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any) -> None:
     x = with_device(producer, arrays(), arrays.stream)
     launch(mod, x, x)
     assert sim.launch().stream == arrays.stream
@@ -402,9 +400,7 @@ def test_array_interface_without_a_stream(
     assert [a["stream"] for a in old.asked] == [arrays.stream]
 
 
-def test_array_interface_details(
-    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
-) -> None:
+def test_array_interface_details(mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any) -> None:
     def x(**entries: Any) -> Any:
         return with_device(producer, arrays(), arrays.stream, **entries)
 

@@ -191,7 +191,9 @@ def test_grids_and_blocks(mod: ons.Module, grid: Any, block: Any) -> None:
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("key", [(1, 1025), (1, (1, 1, 65)), (1, (32, 32, 2)), (1, 0), (1, 1, 1 << 30)])
+@pytest.mark.parametrize(
+    "key", [(1, 1025), (1, (1, 1, 65)), (1, (32, 32, 2)), (1, 0), (1, 1, 1 << 30)]
+)
 def test_launch_limits(mod: ons.Module, x: Any, key: Any) -> None:
     with pytest.raises(ons.ArgumentValueError, match=r"scale.*\d"):
         mod.scale[key](2.0, x, x, 0)
@@ -317,7 +319,8 @@ def test_devices(mod: ons.Module, device: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "device", ["gpu", "cuda:", "cuda:-1", "cuda:x", "", 5, (1,), (1, 2, 3), object(), "cuda:99999999999"]
+    "device",
+    ["gpu", "cuda:", "cuda:-1", "cuda:x", "", 5, (1,), (1, 2, 3), object(), "cuda:99999999999"],
 )
 def test_bad_devices(mod: ons.Module, device: Any) -> None:
     with pytest.raises(ValueError, match="device must be"):

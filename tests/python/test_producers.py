@@ -134,9 +134,7 @@ def test_flags_are_heeded(mod: ons.Module, producer: Any, x: Any, out: Any, flag
 
 
 @pytest.mark.parametrize("device", [None, 5, (1,), ("cpu", 0), (1, -1), (1 << 40, 0), (0, 0)])
-def test_malformed_devices(
-    mod: ons.Module, producer: Any, x: Any, out: Any, device: Any
-) -> None:
+def test_malformed_devices(mod: ons.Module, producer: Any, x: Any, out: Any, device: Any) -> None:
     class Lost(DLPackProducer):
         def __dlpack_device__(self) -> Any:
             return device
@@ -156,7 +154,9 @@ def test_host_arrays_are_asked_without_a_stream(
     assert p.asked == [{"max_version": (1, 3)}]
 
 
-@pytest.mark.parametrize("error", [TypeError("inside"), ValueError("inside"), BufferError("inside")])
+@pytest.mark.parametrize(
+    "error", [TypeError("inside"), ValueError("inside"), BufferError("inside")]
+)
 def test_errors_inside_a_producer_are_shown(
     mod: ons.Module, producer: Any, x: Any, out: Any, error: Exception
 ) -> None:

@@ -482,3 +482,21 @@ def test_bare_environment() -> None:
     )
     assert result.returncode == 0, result.stderr
     assert "compiler" in result.stdout
+
+
+def test_arrays_changed_by_another_argument(mod: ons.Module) -> None:
+    """Python code of a later argument may replace the memory of an earlier one."""
+    torch = pytest.importorskip("torch")
+
+    class Evil:
+        def __init__(self, x: Any, n: int) -> None:
+            self.x, self.n = x, n
+
+        def __index__(self) -> int:
+            self.x.set_(torch.full((self.n,), 7.0))
+            return self.n
+
+    for n in (4, 1 << 18):
+        x, out = torch.ones(4), torch.zeros(n)
+        mod.scale[ons.cdiv(n, 64), 64](2.0, x, out, Evil(x, n))
+        assert (out == 14).all()

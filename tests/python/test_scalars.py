@@ -147,3 +147,28 @@ def test_numbers_for_pointers_are_refused(mod: ons.Module) -> None:
     for value in (0, 1.0, True):
         with pytest.raises(ons.ArgumentTypeError, match=r"argument 1 \('x'\)"):
             mod.is_null[1, 1](value, np.zeros(1, np.int32))
+
+
+STRUCT = r"""
+struct pair { float a; int b; };
+__global__ void take(pair p, float* out) { out[0] = p.a * p.b; }
+"""
+
+
+def test_structs_from_bytes() -> None:
+    import ctypes
+    import struct
+
+    class Pair(ctypes.Structure):
+        _fields_ = [("a", ctypes.c_float), ("b", ctypes.c_int)]
+
+    take = ons.Module(STRUCT).take
+    raw = struct.pack("fi", 2.5, 4)
+    record = np.array([(2.5, 4)], dtype=[("a", "<f4"), ("b", "<i4")])
+    for value in (raw, bytearray(raw), memoryview(raw), Pair(2.5, 4), record, record[0]):
+        out = np.zeros(1, np.float32)
+        take[1, 1](value, out)
+        assert out[0] == 10
+    for value in (raw[:-1], raw + b"x", b"", 5, 2.5, None, memoryview(raw * 2)[::2]):
+        with pytest.raises(ons.ArgumentError, match=r"argument 1 \('p'\)"):
+            take[1, 1](value, np.zeros(1, np.float32))

@@ -46,9 +46,11 @@ static inline void fixture_close(void) {
 
 enum { FIXTURE_MAX_KERNELS = 8 };
 
-/* Compiles `source` for the names (NULL at the end; '?' in front of one that is not required). */
+/* Compiles `source` for the names (NULL at the end; '?' in front of one that is not
+ * required). */
 static inline ons_status fixture_compile(const char* source, const char* const* names,
-                                         const char* const* options, const ons_header* headers,
+                                         const char* const* options,
+                                         const ons_header* headers,
                                          ons__image** out_image, char** out_log) {
   ons__kernel_name kernels[FIXTURE_MAX_KERNELS];
   ons__compile_request request = {.allocator = &fixture_allocator,
@@ -60,7 +62,8 @@ static inline ons_status fixture_compile(const char* source, const char* const* 
                                   .arch = device->arch};
   for (; names && names[request.kernel_count]; ++request.kernel_count) {
     const char* name = names[request.kernel_count];
-    kernels[request.kernel_count] = (ons__kernel_name){name + (*name == '?'), *name != '?'};
+    kernels[request.kernel_count] =
+        (ons__kernel_name){name + (*name == '?'), *name != '?'};
   }
   while (options && options[request.option_count]) ++request.option_count;
   while (headers && headers[request.header_count].name) ++request.header_count;
@@ -99,13 +102,14 @@ static inline fixture_kernel fixture_load(const char* source, const char* name,
 }
 
 static inline void fixture_launch(const fixture_kernel* kernel, uint32_t grid_x,
-                                  uint32_t block_x, void* const* parameters, size_t count) {
+                                  uint32_t block_x, void* const* parameters,
+                                  size_t count) {
   ons_launch launch = ONS_LAUNCH_INIT;
   launch.grid[0] = grid_x;
   launch.block[0] = block_x;
   cr_assert(eq(int,
-               backend->ops->launch(device, &kernel->function, &launch, NULL, parameters, count,
-                                    &error),
+               backend->ops->launch(device, &kernel->function, &launch, NULL, parameters,
+                                    count, &error),
                0));
 }
 

@@ -10,16 +10,21 @@
 
 TestSuite(host_compiler, .init = fixture_open, .fini = fixture_close, .timeout = 120);
 
-static bool contains(const char* text, const char* part) { return strstr(text, part) != NULL; }
+static bool contains(const char* text, const char* part) {
+  return strstr(text, part) != NULL;
+}
 
-/* Compiles and expects the status, the message to begin with `front`, and frees everything. */
-static void expect_failure(const char* source, const char* const* names, ons_status expected,
-                           const char* front, const char* in_log, const char* not_in_log) {
+/* Compiles and expects the status, the message to begin with `front`, and frees
+ * everything. */
+static void expect_failure(const char* source, const char* const* names,
+                           ons_status expected, const char* front, const char* in_log,
+                           const char* not_in_log) {
   ons__image* image = NULL;
   char* log = NULL;
   ons_status status = fixture_compile(source, names, NULL, NULL, &image, &log);
   cr_expect(eq(int, status, expected), "%s", error.message);
-  cr_expect(eq(int, strncmp(error.message, front, strlen(front)), 0), "%s", error.message);
+  cr_expect(eq(int, strncmp(error.message, front, strlen(front)), 0), "%s",
+            error.message);
   cr_expect(eq(ptr, image, NULL));
   if (in_log) cr_expect(log && contains(log, in_log), "%s", log ? log : "no log");
   if (not_in_log) cr_expect(not(contains(log, not_in_log)), "%s", log);
@@ -34,12 +39,14 @@ static const char* signature_of(const ons__image* image, const char* name) {
 Test(host_compiler, names_and_signatures) {
   static const char source[] =
       "extern \"C\" __global__ void plain(float a, const float* x, float* y, long n) {}\n"
-      "namespace ns { __global__ void inside(ons::view<const float, 2> v, int8_t* q) {} }\n"
+      "namespace ns { __global__ void inside(ons::view<const float, 2> v, int8_t* q) {} "
+      "}\n"
       "template <class T, int N> __global__ void scale(T* x) { x[0] *= N; }\n"
       "static __global__ void hidden() {}\n"
       "namespace { __global__ void anonymous(unsigned long long u) {} }\n"
       "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <cuda_fp8.h>\n"
-      "__global__ void small(__half* a, __nv_bfloat16 b, __nv_fp8_e4m3* c, __nv_fp8_e5m2 d) {}\n"
+      "__global__ void small(__half* a, __nv_bfloat16 b, __nv_fp8_e4m3* c, __nv_fp8_e5m2 "
+      "d) {}\n"
       "__global__ void vectors(float4* a, int2 b, dim3 c) {}";
   const char* names[] = {"plain",     "ns::inside", "scale<float, 4>", "hidden",
                          "anonymous", "small",      "vectors",         NULL};
@@ -50,7 +57,8 @@ Test(host_compiler, names_and_signatures) {
   cr_expect(eq(str, log, ""));
   cr_assert(eq(int, image->kind, ONS__IMAGE_SHARED_OBJECT));
   cr_expect(eq(str, (char*)signature_of(image, "plain"), "FvfPKfPflE"));
-  cr_expect(eq(str, (char*)signature_of(image, "ns::inside"), "FvN3ons4viewIKfLi2ExEEPaE"));
+  cr_expect(
+      eq(str, (char*)signature_of(image, "ns::inside"), "FvN3ons4viewIKfLi2ExEEPaE"));
   cr_expect(eq(str, (char*)signature_of(image, "scale<float, 4>"), "FvPfE"));
   cr_expect(eq(str, (char*)signature_of(image, "hidden"), "FvvE"));
   cr_expect(eq(str, (char*)signature_of(image, "anonymous"), "FvyE"));
@@ -83,31 +91,36 @@ Test(host_compiler, a_required_name_must_be_known) {
   static const char source[] =
       "__global__ void good() {}\ntemplate <class T> __global__ void bare(T* x) {}\n";
   const char* absent[] = {"?good", "absent", NULL};
-  expect_failure(source, absent, ONS_STATUS_NOT_FOUND, "user.cu has no kernel \"absent\": ", "",
-                 "onstream-kernel");
+  expect_failure(source, absent, ONS_STATUS_NOT_FOUND,
+                 "user.cu has no kernel \"absent\": ", "", "onstream-kernel");
   const char* bare[] = {"bare", NULL};
-  expect_failure(source, bare, ONS_STATUS_NOT_FOUND, "user.cu has no kernel \"bare\": ", NULL,
-                 NULL);
+  expect_failure(source, bare, ONS_STATUS_NOT_FOUND,
+                 "user.cu has no kernel \"bare\": ", NULL, NULL);
   const char* unnamed[] = {"good\n#error x", NULL};
-  expect_failure(source, unnamed, ONS_STATUS_NOT_FOUND, "user.cu has no kernel", NULL, NULL);
+  expect_failure(source, unnamed, ONS_STATUS_NOT_FOUND, "user.cu has no kernel", NULL,
+                 NULL);
 }
 
 Test(host_compiler, the_users_errors_come_first) {
   const char* names[] = {"?a", "?b", "?c<int>", NULL};
-  expect_failure("__global__ void a(int* x) {\n  *x = 1\n}\n__global__ void b() {}\n", names,
-                 ONS_STATUS_COMPILE_FAILED, "user.cu:2: expected ';'", "user.cu:2:",
-                 "onstream-kernel");
+  expect_failure("__global__ void a(int* x) {\n  *x = 1\n}\n__global__ void b() {}\n",
+                 names, ONS_STATUS_COMPILE_FAILED, "user.cu:2: expected ';'",
+                 "user.cu:2:", "onstream-kernel");
   expect_failure("__global__ void a() { wrong(); }\n__global__ void b() {}\n", names,
                  ONS_STATUS_COMPILE_FAILED, "user.cu:1: ", "wrong", "cpu.h");
-  /* Errors that show at the end of the file only, or in a template when it is instantiated. */
-  expect_failure("__global__ void a() {}\nnamespace n {\n", names, ONS_STATUS_COMPILE_FAILED,
-                 "user.cu:", NULL, "onstream-kernel");
+  /* Errors that show at the end of the file only, or in a template when it is
+   * instantiated. */
+  expect_failure("__global__ void a() {}\nnamespace n {\n", names,
+                 ONS_STATUS_COMPILE_FAILED, "user.cu:", NULL, "onstream-kernel");
+  const char* required[] = {"a", NULL};
+  expect_failure("__global__ void a() {}\nnamespace n {\n", required,
+                 ONS_STATUS_COMPILE_FAILED, "user.cu:", NULL, "onstream-kernel");
   expect_failure("__global__ void a() {}\n/* open\n", names, ONS_STATUS_COMPILE_FAILED,
                  "user.cu:2: unterminated", NULL, "onstream-kernel");
   expect_failure("template <class T> __global__ void c(T x) {\n  x.none();\n}", names,
                  ONS_STATUS_COMPILE_FAILED, "user.cu:2: ", NULL, "onstream-kernel");
-  expect_failure("#error stop here\n", names, ONS_STATUS_COMPILE_FAILED, "user.cu:1: ",
-                 "stop here", "onstream-kernel");
+  expect_failure("#error stop here\n", names, ONS_STATUS_COMPILE_FAILED,
+                 "user.cu:1: ", "stop here", "onstream-kernel");
   expect_failure("#include <no_such_header.h>\n", names, ONS_STATUS_COMPILE_FAILED,
                  "user.cu:1: ", "no_such_header.h", NULL);
   expect_failure("void undefined(); __global__ void a() { undefined(); }", names,
@@ -116,26 +129,52 @@ Test(host_compiler, the_users_errors_come_first) {
 
 Test(host_compiler, what_the_dialect_refuses_is_named) {
   const char* names[] = {"?a", NULL};
-  expect_failure("__global__ void a(float* x) {\n  x[0] = 1;\n  __syncthreads();\n}\n", names,
-                 ONS_STATUS_UNSUPPORTED, "user.cu:3: uses __syncthreads: the CPU backend", NULL,
-                 NULL);
-  expect_failure("__global__ void a(float* x) {\n  x[0] = __shfl_down_sync(~0u, x[0], 1);\n}\n",
-                 names, ONS_STATUS_UNSUPPORTED, "user.cu:2: uses __shfl_down_sync: ", NULL, NULL);
+  expect_failure("__global__ void a(float* x) {\n  x[0] = 1;\n  __syncthreads();\n}\n",
+                 names, ONS_STATUS_UNSUPPORTED,
+                 "user.cu:3: uses __syncthreads: the CPU backend", NULL, NULL);
+  expect_failure(
+      "__global__ void a(float* x) {\n  x[0] = __shfl_down_sync(~0u, x[0], 1);\n}\n",
+      names, ONS_STATUS_UNSUPPORTED, "user.cu:2: uses __shfl_down_sync: ", NULL, NULL);
   expect_failure("__global__ void a(float* x) {\n  __shared__ float s[32];\n}\n", names,
                  ONS_STATUS_UNSUPPORTED, "user.cu:2: uses __shared__: ", NULL, NULL);
-  expect_failure("\n\nextern __shared__ float s[];\n__global__ void a(float* x) {}\n", names,
-                 ONS_STATUS_UNSUPPORTED, "user.cu:3: uses __shared__: ", NULL, NULL);
+  expect_failure("\n\nextern __shared__ float s[];\n__global__ void a(float* x) {}\n",
+                 names, ONS_STATUS_UNSUPPORTED, "user.cu:3: uses __shared__: ", NULL,
+                 NULL);
   expect_failure("void f() = delete;\n__global__ void a() { f(); }\n", names,
                  ONS_STATUS_COMPILE_FAILED, "user.cu:2: ", NULL, NULL);
+}
+
+Test(host_compiler, the_dialect_keeps_its_own_names_to_itself) {
+  static const char source[] =
+      "struct position { int here; };\n"
+      "template <class T> T saturate(T x) { return x; }\n"
+      "struct runner {}; struct indices {}; struct same {}; struct coordinates {};\n"
+      "static void set(position& p) { p.here = 1; }\n"
+      "static int here, narrow, widen;\n"
+      "#include <cuda_fp8.h>\n"
+      "__global__ void a(int* x) {\n"
+      "  position p; set(p); runner r; indices i; same s; coordinates c; (void)r; "
+      "(void)i;\n"
+      "  (void)s; (void)c; *x = saturate(p.here) + here + narrow + widen;\n"
+      "}\n";
+  const char* names[] = {"a", NULL};
+  const char* options[] = {"-DN=4", "-DM=2", "-DE=1", "-DP=0", "-DF=1", "-DT2=1", NULL};
+  ons__image* image = NULL;
+  char* log = NULL;
+  cr_expect(eq(int, fixture_compile(source, names, options, NULL, &image, &log), 0), "%s",
+            error.message);
+  ons__image_destroy(image);
+  ons__free(&fixture_allocator, log);
 }
 
 Test(host_compiler, headers_in_memory) {
   static const char source[] =
       "#include <deep/er/one.h>\n#include \"two.h\"\n"
       "__global__ void a(int* x) { *x = ONE + TWO; }\n";
-  ons_header headers[] = {{"deep/er/one.h", "#define ONE 1\n"},
-                          {"two.h", "#include <deep/er/one.h>\n#define TWO (ONE + ONE)\n"},
-                          {NULL, NULL}};
+  ons_header headers[] = {
+      {"deep/er/one.h", "#define ONE 1\n"},
+      {"two.h", "#include <deep/er/one.h>\n#define TWO (ONE + ONE)\n"},
+      {NULL, NULL}};
   const char* names[] = {"a", NULL};
   ons__image* image = NULL;
   char* log = NULL;
@@ -161,14 +200,22 @@ Test(host_compiler, options_spelt_for_nvrtc) {
       "static_assert(A == 1 && B == 2 && C == 3, \"\");\n"
       "#if __cplusplus < 202000\n#error C++20 was asked for\n#endif\n"
       "__global__ void a() {}\n";
-  const char* options[] = {"-DA=1",       "-D",
-                           "B=2",         "--define-macro=C=3",
-                           "-std=c++20",  "-arch=sm_90",
-                           "-arch",       "sm_90",
-                           "-lineinfo",   "--use_fast_math",
-                           "-default-device", "--gpu-architecture=compute_90",
-                           "-rdc=true",   "--maxrregcount=32",
-                           "-Xptxas",     "-v",
+  const char* options[] = {"-DA=1",
+                           "-D",
+                           "B=2",
+                           "--define-macro=C=3",
+                           "-std=c++20",
+                           "-arch=sm_90",
+                           "-arch",
+                           "sm_90",
+                           "-lineinfo",
+                           "--use_fast_math",
+                           "-default-device",
+                           "--gpu-architecture=compute_90",
+                           "-rdc=true",
+                           "--maxrregcount=32",
+                           "-Xptxas",
+                           "-v",
                            NULL};
   const char* names[] = {"a", NULL};
   ons__image* image = NULL;
@@ -179,8 +226,9 @@ Test(host_compiler, options_spelt_for_nvrtc) {
   ons__free(&fixture_allocator, log);
 
   const char* unknown[] = {"--no-such-option", NULL};
-  cr_expect(eq(int, fixture_compile("__global__ void a() {}", names, unknown, NULL, &image, &log),
-               ONS_STATUS_COMPILE_FAILED));
+  cr_expect(eq(
+      int, fixture_compile("__global__ void a() {}", names, unknown, NULL, &image, &log),
+      ONS_STATUS_COMPILE_FAILED));
   cr_expect(contains(error.message, "no-such-option"), "%s", error.message);
   ons__free(&fixture_allocator, log);
 }
@@ -204,8 +252,9 @@ Test(host_compiler, warnings_are_logged_on_success) {
   const char* options[] = {"-Wunused-variable", NULL};
   ons__image* image = NULL;
   char* log = NULL;
-  cr_assert(eq(int, fixture_compile("__global__ void a() {\n  int unused;\n}\n", names, options,
-                                    NULL, &image, &log),
+  cr_assert(eq(int,
+               fixture_compile("__global__ void a() {\n  int unused;\n}\n", names,
+                               options, NULL, &image, &log),
                0));
   cr_expect(eq(int, strncmp(log, "user.cu", 7), 0), "%s", log);
   cr_expect(contains(log, "user.cu:2:7: warning: unused variable"), "%s", log);
@@ -221,7 +270,9 @@ Test(host_compiler, no_folder_is_left_behind) {
   const char* names[] = {"a", NULL};
   ons__image* image = NULL;
   char* log = NULL;
-  cr_expect(eq(int, fixture_compile("__global__ void a() {}", names, NULL, NULL, &image, &log), 0));
+  cr_expect(eq(int,
+               fixture_compile("__global__ void a() {}", names, NULL, NULL, &image, &log),
+               0));
   ons__image_destroy(image);
   ons__free(&fixture_allocator, log);
   expect_failure("wrong", names, ONS_STATUS_COMPILE_FAILED, "user.cu:1: ", NULL, NULL);
@@ -242,17 +293,19 @@ Test(host_compiler, odd_file_names) {
   ons__free(&fixture_allocator, log);
 }
 
-/* ---- the search ------------------------------------------------------------------------- */
+/* ---- the search
+ * ------------------------------------------------------------------------- */
 
-static int locate_gcc(void* user_data, ons_locate_what what, char* out_path, size_t capacity) {
+static int locate_gcc(void* user_data, ons_locate_what what, char* out_path,
+                      size_t capacity) {
   ++*(int*)user_data;
   if (what != ONS_LOCATE_HOST_COMPILER) return 0;
   snprintf(out_path, capacity, "/usr/bin/env\nLOCATED=1\n/usr/bin/g++");
   return 1;
 }
 
-static ons_status search(const char* explicit_command, ons_locate_fn locate, void* user_data,
-                         ons__host_command* out_command) {
+static ons_status search(const char* explicit_command, ons_locate_fn locate,
+                         void* user_data, ons__host_command* out_command) {
   ons__host_search_options options = {.explicit_command = explicit_command,
                                       .locate = locate,
                                       .locate_user_data = user_data};
@@ -282,8 +335,9 @@ Test(host_search, the_environment_chooses) {
 
   setenv("ONSTREAM_HOST_COMPILER", "/nowhere/cc", 1); /* a wish, not a hint */
   cr_assert(eq(int, search(NULL, NULL, NULL, &command), ONS_STATUS_UNAVAILABLE));
-  cr_expect(contains(error.message, "ONSTREAM_HOST_COMPILER /nowhere/cc: no such program"), "%s",
-            error.message);
+  cr_expect(
+      contains(error.message, "ONSTREAM_HOST_COMPILER /nowhere/cc: no such program"),
+      "%s", error.message);
   cr_assert(eq(int, search("g++", NULL, NULL, &command), 0));
   ons__words_clear(&command.words);
 }

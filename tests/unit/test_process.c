@@ -85,7 +85,8 @@ Test(process, timeout_kills, .timeout = 20) {
 Test(process, missing_program) {
   const char* argv[] = {"/nowhere/compiler", NULL};
   error = (ons_error)ONS_ERROR_INIT;
-  cr_assert(eq(int, ons__process_run(NULL, argv, NULL, 0, &result, &error), ONS_STATUS_NOT_FOUND));
+  cr_assert(eq(int, ons__process_run(NULL, argv, NULL, 0, &result, &error),
+               ONS_STATUS_NOT_FOUND));
   cr_assert(ne(ptr, strstr(error.message, "/nowhere/compiler"), NULL));
 }
 
@@ -105,7 +106,8 @@ Test(process, signals_of_the_host) {
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, NULL);
   cr_assert(eq(int, shell("grep SigBlk /proc/self/status", NULL, 0), 0));
-  cr_assert(ne(ptr, strstr(result.output, "0000000000000000"), NULL), "%s", result.output);
+  cr_assert(ne(ptr, strstr(result.output, "0000000000000000"), NULL), "%s",
+            result.output);
 }
 
 Test(process, a_host_that_reaps_every_child) {
@@ -172,8 +174,8 @@ Test(path, temporary_folder) {
   int kept_fd = mkstemp(kept);
   close(kept_fd);
   snprintf(path, sizeof(path), "%s/a/b/c.txt", folder);
-  cr_assert(eq(int, ons__file_write(NULL, path, strlen(folder), "text", 4, &error), 0), "%s",
-            error.message);
+  cr_assert(eq(int, ons__file_write(NULL, path, strlen(folder), "text", 4, &error), 0),
+            "%s", error.message);
   snprintf(link_path, sizeof(link_path), "%s/a/link", folder);
   cr_assert(eq(int, symlink("/tmp", link_path), 0));
 
@@ -196,9 +198,10 @@ Test(path, missing_file) {
   char* data = NULL;
   size_t bytes = 0;
   error = (ons_error)ONS_ERROR_INIT;
-  cr_assert(
-      eq(int, ons__file_read(NULL, "/nowhere/file", &data, &bytes, &error), ONS_STATUS_IO));
+  cr_assert(eq(int, ons__file_read(NULL, "/nowhere/file", &data, &bytes, &error),
+               ONS_STATUS_IO));
   cr_assert(ne(ptr, strstr(error.message, "/nowhere/file"), NULL));
   cr_assert(eq(ptr, data, NULL));
-  cr_assert(eq(int, ons__file_write(NULL, "/nowhere/file", 13, "x", 1, &error), ONS_STATUS_IO));
+  cr_assert(
+      eq(int, ons__file_write(NULL, "/nowhere/file", 13, "x", 1, &error), ONS_STATUS_IO));
 }

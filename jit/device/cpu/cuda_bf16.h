@@ -16,9 +16,13 @@ inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) {
 inline __nv_bfloat162 make_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) {
   return __nv_bfloat162(a, b);
 }
-inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return __nv_bfloat162(a, a); }
+inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) {
+  return __nv_bfloat162(a, a);
+}
 inline __nv_bfloat162 __float2bfloat162_rn(float a) { return __nv_bfloat162(a, a); }
-inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return __nv_bfloat162(a, b); }
+inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) {
+  return __nv_bfloat162(a, b);
+}
 inline __nv_bfloat162 __float22bfloat162_rn(float2 a) { return __nv_bfloat162(a.x, a.y); }
 inline float2 __bfloat1622float2(__nv_bfloat162 a) { return {a.x, a.y}; }
 inline __nv_bfloat16 __low2bfloat16(__nv_bfloat162 a) { return a.x; }

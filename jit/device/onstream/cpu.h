@@ -1,12 +1,13 @@
-// The CUDA dialect for host compilers: included ahead of every source that the CPU backend
-// compiles. A kernel is an ordinary function; its runner calls it for each thread of each block.
-// Barriers, shuffles, votes and shared memory are declared so that their use is an error that
-// names them. Template parameters end in an underscore, out of the way of the user's -D options.
+// The CUDA dialect for host compilers: included ahead of every source that the CPU
+// backend compiles. A kernel is an ordinary function; its runner calls it for each thread
+// of each block. Barriers, shuffles, votes and shared memory are declared so that their
+// use is an error that names them. Template parameters end in an underscore, out of the
+// way of the user's -D options.
 #ifndef ONSTREAM_CPU_H_
 #define ONSTREAM_CPU_H_
 
-// libstdc++'s own <math.h> drags in all of <cmath>, a tenth of a second of every compile. This makes
-// it pass C's through; the float overloads come from cpu_functions.h.
+// libstdc++'s own <math.h> drags in all of <cmath>, a tenth of a second of every compile.
+// This makes it pass C's through; the float overloads come from cpu_functions.h.
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <math.h>
 #undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
@@ -21,7 +22,8 @@
 
 #include <typeinfo>
 
-#define __global__ __attribute__((always_inline))  // into the runner's loop, which vectorises
+#define __global__ \
+  __attribute__((always_inline))  // into the runner's loop, which vectorises
 #define __device__
 #define __host__
 #define __constant__
@@ -38,25 +40,27 @@
 #define __builtin_assume(condition) ((condition) ? (void)0 : __builtin_unreachable())
 #endif
 
-// ---- vector types, with CUDA's alignments -------------------------------------------------------
+// ---- vector types, with CUDA's alignments ----
 
-#define ONS_CPU_VECTORS(scalar, name, align2, align4)                                             \
-  struct name##1 {                                                                                \
-    scalar x;                                                                                     \
-  };                                                                                              \
-  struct alignas(align2) name##2 {                                                                \
-    scalar x, y;                                                                                  \
-  };                                                                                              \
-  struct name##3 {                                                                                \
-    scalar x, y, z;                                                                               \
-  };                                                                                              \
-  struct alignas(align4) name##4 {                                                                \
-    scalar x, y, z, w;                                                                            \
-  };                                                                                              \
-  inline name##1 make_##name##1(scalar x) { return {x}; }                                         \
-  inline name##2 make_##name##2(scalar x, scalar y) { return {x, y}; }                            \
-  inline name##3 make_##name##3(scalar x, scalar y, scalar z) { return {x, y, z}; }               \
-  inline name##4 make_##name##4(scalar x, scalar y, scalar z, scalar w) { return {x, y, z, w}; }
+#define ONS_CPU_VECTORS(scalar, name, align2, align4)                               \
+  struct name##1 {                                                                  \
+    scalar x;                                                                       \
+  };                                                                                \
+  struct alignas(align2) name##2 {                                                  \
+    scalar x, y;                                                                    \
+  };                                                                                \
+  struct name##3 {                                                                  \
+    scalar x, y, z;                                                                 \
+  };                                                                                \
+  struct alignas(align4) name##4 {                                                  \
+    scalar x, y, z, w;                                                              \
+  };                                                                                \
+  inline name##1 make_##name##1(scalar x) { return {x}; }                           \
+  inline name##2 make_##name##2(scalar x, scalar y) { return {x, y}; }              \
+  inline name##3 make_##name##3(scalar x, scalar y, scalar z) { return {x, y, z}; } \
+  inline name##4 make_##name##4(scalar x, scalar y, scalar z, scalar w) {           \
+    return {x, y, z, w};                                                            \
+  }
 
 ONS_CPU_VECTORS(signed char, char, 2, 4)
 ONS_CPU_VECTORS(unsigned char, uchar, 2, 4)
@@ -80,13 +84,13 @@ struct dim3 {
   constexpr operator uint3() const { return {x, y, z}; }
 };
 
-// ---- where a thread is --------------------------------------------------------------------------
+// ---- where a thread is ----
 
 namespace ons_cpu {
 
-// A type of its own, so that no store through a kernel's pointers (int* least of all) can alias
-// the indices: the loop over threads would not vectorise. Read and written field by field for the
-// same reason: a copy of the whole struct loses the type.
+// A type of its own, so that no store through a kernel's pointers (int* least of all) can
+// alias the indices: the loop over threads would not vectorise. Read and written field by
+// field for the same reason: a copy of the whole struct loses the type.
 enum class coordinate : unsigned int {};
 struct coordinates {
   coordinate x, y, z;
@@ -96,9 +100,9 @@ struct position {
 };
 static thread_local position here;
 
-#define ONS_CPU_COORDINATES(type, member)                                                         \
-  (type{static_cast<unsigned int>(::ons_cpu::here.member.x),                                      \
-        static_cast<unsigned int>(::ons_cpu::here.member.y),                                      \
+#define ONS_CPU_COORDINATES(type, member)                    \
+  (type{static_cast<unsigned int>(::ons_cpu::here.member.x), \
+        static_cast<unsigned int>(::ons_cpu::here.member.y), \
         static_cast<unsigned int>(::ons_cpu::here.member.z)})
 #define threadIdx ONS_CPU_COORDINATES(uint3, thread)
 #define blockIdx ONS_CPU_COORDINATES(uint3, block)
@@ -121,15 +125,15 @@ struct make_indices<0, I_...> {
   using type = indices<I_...>;
 };
 
-// ---- the guard ----------------------------------------------------------------------------------
+// ---- the guard ----
 //
-// Nearly every kernel begins with `if (i < n)`, i being the thread's place in x and n one of its
-// parameters. Left in the loop, the guard makes every store a masked one, which is several times
-// slower on processors without AVX-512. So there a block that lies wholly below the value of an
-// integer parameter runs in a copy of the loop in which clang may assume that fact, in each
-// spelling that a kernel may test: if the parameter is the bound, the guard goes; if not, nothing
-// is lost. (GCC draws no conclusion from it.) A copy costs compile time, so only the first and the
-// last integer parameter have one.
+// Nearly every kernel begins with `if (i < n)`, i being the thread's place in x and n one
+// of its parameters. Left in the loop, the guard makes every store a masked one, which is
+// several times slower on processors without AVX-512. So there a block that lies wholly
+// below the value of an integer parameter runs in a copy of the loop in which clang may
+// assume that fact, in each spelling that a kernel may test: if the parameter is the
+// bound, the guard goes; if not, nothing is lost. (GCC draws no conclusion from it.) A
+// copy costs compile time, so only the first and the last integer parameter have one.
 
 struct no_bound {
   template <class T_>
@@ -199,7 +203,7 @@ __attribute__((always_inline)) inline void assume_below(T_ bound) {
   }
 }
 
-// ---- runners ------------------------------------------------------------------------------------
+// ---- runners ----
 
 template <class F_, F_* kernel>
 struct runner;
@@ -211,11 +215,11 @@ struct runner<void(P_...), kernel> {
 
   static const char* signature() { return typeid(void(P_...)).name(); }
 
-  // The parameters arrive by value: the loop must not reload them after every store. The counters
-  // are signed: GCC does not vectorise over those that may wrap.
+  // The parameters arrive by value: the loop must not reload them after every store. The
+  // counters are signed: GCC does not vectorise over those that may wrap.
   template <class B_>
-  __attribute__((always_inline)) static inline void run_threads(const ons_cpu_launch& launch,
-                                                                B_ bound, P_... values) {
+  __attribute__((always_inline)) static inline void run_threads(
+      const ons_cpu_launch& launch, B_ bound, P_... values) {
     const int size_x = static_cast<int>(launch.block[0]);
     const int size_y = static_cast<int>(launch.block[1]);
     const int size_z = static_cast<int>(launch.block[2]);
@@ -233,35 +237,33 @@ struct runner<void(P_...), kernel> {
 
   // Runs the block if it lies below the bound.
   template <class B_>
-  __attribute__((always_inline)) static inline bool run_below(const ons_cpu_launch& launch,
-                                                              uint64_t end, B_ bound,
-                                                              P_... values) {
+  __attribute__((always_inline)) static inline bool run_below(
+      const ons_cpu_launch& launch, uint64_t end, B_ bound, P_... values) {
     if (!is_below(end, bound)) return false;
     run_threads(launch, bound, values...);
     return true;
   }
-  __attribute__((always_inline)) static inline bool run_below(const ons_cpu_launch&, uint64_t,
-                                                              no_bound, P_...) {
+  __attribute__((always_inline)) static inline bool run_below(const ons_cpu_launch&,
+                                                              uint64_t, no_bound, P_...) {
     return false;
   }
 
   template <size_t... I_>
-  __attribute__((always_inline)) static inline void run_block(const ons_cpu_launch& launch,
-                                                              uint64_t end, indices<I_...>,
-                                                              P_... values) {
+  __attribute__((always_inline)) static inline void run_block(
+      const ons_cpu_launch& launch, uint64_t end, indices<I_...>, P_... values) {
     const bool done =
         (false || ... ||
-         run_below(launch, end,
-                   static_cast<typename bound_if<is_candidate<P_...>(I_), P_>::type>(values),
-                   values...));
+         run_below(
+             launch, end,
+             static_cast<typename bound_if<is_candidate<P_...>(I_), P_>::type>(values),
+             values...));
     if (!done) run_threads(launch, no_bound(0), values...);
   }
 
   template <size_t... I_>
-  __attribute__((always_inline)) static inline void run_blocks(const ons_cpu_launch& launch,
-                                                               void* const* parameters,
-                                                               uint64_t first, uint64_t last,
-                                                               indices<I_...>) {
+  __attribute__((always_inline)) static inline void run_blocks(
+      const ons_cpu_launch& launch, void* const* parameters, uint64_t first,
+      uint64_t last, indices<I_...>) {
     const uint32_t grid_x = launch.grid[0], grid_y = launch.grid[1];
     set(here.grid_size, grid_x, grid_y, launch.grid[2]);
     set(here.block_size, launch.block[0], launch.block[1], launch.block[2]);
@@ -284,7 +286,8 @@ struct runner<void(P_...), kernel> {
   static void run(const ons_cpu_launch* launch, void* const* parameters, uint64_t first,
                   uint64_t last) {
     const ons_cpu_launch own = *launch;
-    run_blocks(own, parameters, first, last, typename make_indices<sizeof...(P_)>::type());
+    run_blocks(own, parameters, first, last,
+               typename make_indices<sizeof...(P_)>::type());
   }
 };
 

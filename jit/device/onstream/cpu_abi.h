@@ -1,5 +1,5 @@
-/* What a compiled CPU module exports for each kernel. Read as C by the library and as C++ by the
- * modules it compiles. */
+/* What a compiled CPU module exports for each kernel. Read as C by the library and as C++
+ * by the modules it compiles. */
 #ifndef ONSTREAM_CPU_ABI_H_
 #define ONSTREAM_CPU_ABI_H_
 
@@ -13,12 +13,13 @@ typedef struct ons_cpu_launch {
   uint32_t block[3]; /* in threads */
 } ons_cpu_launch;
 
-/* Runs the blocks [first_block, last_block) of the flattened grid, x innermost. `parameters[i]`
- * points at the i-th parameter's bytes. */
+/* Runs the blocks [first_block, last_block) of the flattened grid, x innermost.
+ * `parameters[i]` points at the i-th parameter's bytes. */
 typedef void (*ons_cpu_runner)(const ons_cpu_launch* launch, void* const* parameters,
                                uint64_t first_block, uint64_t last_block);
 
-/* The data symbol "ons_cpu_kernel_<i>", i being the position among the kernels asked for. */
+/* The data symbol "ons_cpu_kernel_<i>", i being the position among the kernels asked for.
+ */
 typedef struct ons_cpu_kernel {
   uint32_t abi_version;
   uint32_t parameter_count;

@@ -1,17 +1,77 @@
-// CUDA's device functions for host compilers: math, conversions, bits, atomics. Part of cpu.h.
+// CUDA's device functions for host compilers: math, conversions, bits, atomics. Part of
+// cpu.h.
 #ifndef ONSTREAM_CPU_FUNCTIONS_H_
 #define ONSTREAM_CPU_FUNCTIONS_H_
 
-// A namespace of its own, made visible: a source may still define a helper of the same name, and
-// <cmath>'s overloads win over the templates here instead of clashing with them.
 namespace ons_cpu {
 
+template <class To_, class From_>
+inline To_ bits_as(From_ from) {
+  static_assert(sizeof(To_) == sizeof(From_), "the same size");
+  To_ to;
+  __builtin_memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+template <class T_>
+struct if_float {};
+template <>
+struct if_float<float> {
+  using type = float;
+};
+
+template <class T_>
+struct if_signed {};
+#define ONS_CPU_SIGNED(T_) \
+  template <>              \
+  struct if_signed<T_> {   \
+    using type = T_;       \
+  };
+ONS_CPU_SIGNED(int)
+ONS_CPU_SIGNED(long)
+ONS_CPU_SIGNED(long long)
+ONS_CPU_SIGNED(float)
+ONS_CPU_SIGNED(double)
+#undef ONS_CPU_SIGNED
+template <class To_, class From_>
+inline To_ saturate(From_ x) {
+  constexpr bool is_signed = To_(-1) < To_(0);
+  // Powers of two, exact in both floating types.
+  const From_ above = From_(1ull << (8 * sizeof(To_) - 1 - is_signed)) * 2;
+  const From_ below = is_signed ? -above : From_(0);
+  constexpr To_ lowest = is_signed ? To_(1ull << (8 * sizeof(To_) - 1)) : To_(0);
+  if (!(x >= below)) return x == x ? lowest : To_(0);
+  return x < above ? To_(x) : To_(~lowest);
+}
+
+// Replaces *at by update(*at); returns what was there. Compares bits: -0.0 and NaN are
+// values too.
+template <class Word_, class T_, class F_>
+inline T_ atomic_update(T_* at, F_ update) {
+  typedef Word_ __attribute__((may_alias)) aliased;
+  aliased* word = reinterpret_cast<aliased*>(at);
+  Word_ old = __atomic_load_n(word, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(word, &old,
+                                      bits_as<Word_>(T_(update(bits_as<T_>(old)))), true,
+                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+  return bits_as<T_>(old);
+}
+
+inline float exp10_of(float x) { return static_cast<float>(::pow(10.0, x)); }
+
+}  // namespace ons_cpu
+
+// A namespace of its own, made visible: a source may still define a helper of the same
+// name, and <cmath>'s overloads win over the templates here instead of clashing with
+// them.
+namespace ons_cpu_dialect {
 static constexpr int warpSize = 32;
 
-// ---- what a kernel may not use here -------------------------------------------------------------
+// ---- what a kernel may not use here ----
 
 #define ONS_CPU_MISSING(name) \
-  template <class... A_>       \
+  template <class... A_>      \
   int name(A_...) = delete;
 ONS_CPU_MISSING(__syncthreads)
 ONS_CPU_MISSING(__syncthreads_count)
@@ -36,47 +96,37 @@ ONS_CPU_MISSING(__reduce_or_sync)
 ONS_CPU_MISSING(__reduce_xor_sync)
 #undef ONS_CPU_MISSING
 
-// ---- reinterpretation ---------------------------------------------------------------------------
+// ---- reinterpretation ----
 
-template <class To_, class From_>
-inline To_ bits_as(From_ from) {
-  static_assert(sizeof(To_) == sizeof(From_), "the same size");
-  To_ to;
-  __builtin_memcpy(&to, &from, sizeof(to));
-  return to;
+inline int __float_as_int(float x) { return ons_cpu::bits_as<int>(x); }
+inline unsigned int __float_as_uint(float x) { return ons_cpu::bits_as<unsigned int>(x); }
+inline float __int_as_float(int x) { return ons_cpu::bits_as<float>(x); }
+inline float __uint_as_float(unsigned int x) { return ons_cpu::bits_as<float>(x); }
+inline long long __double_as_longlong(double x) { return ons_cpu::bits_as<long long>(x); }
+inline double __longlong_as_double(long long x) { return ons_cpu::bits_as<double>(x); }
+inline int __double2hiint(double x) {
+  return static_cast<int>(ons_cpu::bits_as<uint64_t>(x) >> 32);
 }
-
-inline int __float_as_int(float x) { return bits_as<int>(x); }
-inline unsigned int __float_as_uint(float x) { return bits_as<unsigned int>(x); }
-inline float __int_as_float(int x) { return bits_as<float>(x); }
-inline float __uint_as_float(unsigned int x) { return bits_as<float>(x); }
-inline long long __double_as_longlong(double x) { return bits_as<long long>(x); }
-inline double __longlong_as_double(long long x) { return bits_as<double>(x); }
-inline int __double2hiint(double x) { return static_cast<int>(bits_as<uint64_t>(x) >> 32); }
-inline int __double2loint(double x) { return static_cast<int>(bits_as<uint64_t>(x)); }
+inline int __double2loint(double x) {
+  return static_cast<int>(ons_cpu::bits_as<uint64_t>(x));
+}
 inline double __hiloint2double(int high, int low) {
-  return bits_as<double>(static_cast<uint64_t>(static_cast<uint32_t>(high)) << 32 |
-                         static_cast<uint32_t>(low));
+  return ons_cpu::bits_as<double>(static_cast<uint64_t>(static_cast<uint32_t>(high))
+                                      << 32 |
+                                  static_cast<uint32_t>(low));
 }
 
-// ---- float overloads of the C functions ---------------------------------------------------------
-
-template <class T_>
-struct if_float {};
-template <>
-struct if_float<float> {
-  using type = float;
-};
+// ---- float overloads of the C functions ----
 
 #define ONS_CPU_MATH1(name)                                \
-  template <class T_>                                       \
-  inline typename if_float<T_>::type name(T_ x) {            \
+  template <class T_>                                      \
+  inline typename ons_cpu::if_float<T_>::type name(T_ x) { \
     return ::name##f(x);                                   \
   }
-#define ONS_CPU_MATH2(name)                                \
-  template <class T_>                                       \
-  inline typename if_float<T_>::type name(T_ x, T_ y) {       \
-    return ::name##f(x, y);                                \
+#define ONS_CPU_MATH2(name)                                      \
+  template <class T_>                                            \
+  inline typename ons_cpu::if_float<T_>::type name(T_ x, T_ y) { \
+    return ::name##f(x, y);                                      \
   }
 ONS_CPU_MATH1(acos)
 ONS_CPU_MATH1(acosh)
@@ -125,37 +175,28 @@ ONS_CPU_MATH2(remainder)
 #undef ONS_CPU_MATH2
 
 template <class T_>
-inline typename if_float<T_>::type fma(T_ x, T_ y, T_ z) {
+inline typename ons_cpu::if_float<T_>::type fma(T_ x, T_ y, T_ z) {
   return ::fmaf(x, y, z);
 }
 template <class T_>
-inline typename if_float<T_>::type ldexp(T_ x, int exponent) {
+inline typename ons_cpu::if_float<T_>::type ldexp(T_ x, int exponent) {
   return ::ldexpf(x, exponent);
 }
 
 template <class T_>
-struct if_signed {};
-#define ONS_CPU_SIGNED(T_)   \
-  template <>               \
-  struct if_signed<T_> {     \
-    using type = T_;         \
-  };
-ONS_CPU_SIGNED(int)
-ONS_CPU_SIGNED(long)
-ONS_CPU_SIGNED(long long)
-ONS_CPU_SIGNED(float)
-ONS_CPU_SIGNED(double)
-#undef ONS_CPU_SIGNED
-template <class T_>
-inline typename if_signed<T_>::type abs(T_ x) {
+inline typename ons_cpu::if_signed<T_>::type abs(T_ x) {
   return x < 0 ? -x : x + T_(0);  // + 0: -0.0 becomes 0.0
 }
 template <class T_>
-inline typename if_signed<T_>::type labs(T_ x) { return abs(x); }
+inline typename ons_cpu::if_signed<T_>::type labs(T_ x) {
+  return abs(x);
+}
 template <class T_>
-inline typename if_signed<T_>::type llabs(T_ x) { return abs(x); }
+inline typename ons_cpu::if_signed<T_>::type llabs(T_ x) {
+  return abs(x);
+}
 
-// ---- functions that C has not -------------------------------------------------------------------
+// ---- functions that C has not ----
 
 inline float rsqrtf(float x) { return 1.0f / ::sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / ::sqrt(x); }
@@ -165,7 +206,9 @@ inline double rcbrt(double x) { return 1.0 / ::cbrt(x); }
 inline float rhypotf(float x, float y) { return 1.0f / ::hypotf(x, y); }
 inline double rhypot(double x, double y) { return 1.0 / ::hypot(x, y); }
 inline float norm3df(float x, float y, float z) { return ::sqrtf(x * x + y * y + z * z); }
-inline double norm3d(double x, double y, double z) { return ::sqrt(x * x + y * y + z * z); }
+inline double norm3d(double x, double y, double z) {
+  return ::sqrt(x * x + y * y + z * z);
+}
 inline float fdividef(float x, float y) { return x / y; }
 inline float normcdff(float x) { return 0.5f * ::erfcf(x * -0.707106781186547524f); }
 inline double normcdf(double x) { return 0.5 * ::erfc(x * -0.707106781186547524); }
@@ -212,7 +255,6 @@ inline void sincos(double x, double* sine, double* cosine) {
 #define __tanf(x) ::tanf(x)
 #define __tanhf(x) ::tanhf(x)
 #define __sincosf(x, sine, cosine) (*(sine) = ::sinf(x), *(cosine) = ::cosf(x), (void)0)
-inline float exp10_of(float x) { return static_cast<float>(::pow(10.0, x)); }
 inline float __fdividef(float x, float y) { return x / y; }
 inline float __fdiv_rn(float x, float y) { return x / y; }
 inline float __frcp_rn(float x) { return 1.0f / x; }
@@ -225,7 +267,8 @@ inline double __drcp_rn(double x) { return 1.0 / x; }
 inline double __dsqrt_rn(double x) { return ::sqrt(x); }
 inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.0f; }
 
-// These promise that no multiply-add is formed, which host compilers form across inline calls.
+// These promise that no multiply-add is formed, which host compilers form across inline
+// calls.
 #ifdef __clang__
 #define ONS_CPU_UNFUSED _Pragma("clang fp contract(off)")
 #define ONS_CPU_UNFUSED_ATTRIBUTE
@@ -233,10 +276,10 @@ inline float __saturatef(float x) { return x > 0.0f ? (x < 1.0f ? x : 1.0f) : 0.
 #define ONS_CPU_UNFUSED
 #define ONS_CPU_UNFUSED_ATTRIBUTE __attribute__((optimize("fp-contract=off"), noinline))
 #endif
-#define ONS_CPU_UNFUSED_OP(name, type, op)                          \
-  ONS_CPU_UNFUSED_ATTRIBUTE inline type name(type x, type y) {      \
-    ONS_CPU_UNFUSED                                                 \
-    return x op y;                                                  \
+#define ONS_CPU_UNFUSED_OP(name, type, op)                     \
+  ONS_CPU_UNFUSED_ATTRIBUTE inline type name(type x, type y) { \
+    ONS_CPU_UNFUSED                                            \
+    return x op y;                                             \
   }
 ONS_CPU_UNFUSED_OP(__fadd_rn, float, +)
 ONS_CPU_UNFUSED_OP(__fsub_rn, float, -)
@@ -248,16 +291,16 @@ ONS_CPU_UNFUSED_OP(__dmul_rn, double, *)
 #undef ONS_CPU_UNFUSED_ATTRIBUTE
 #undef ONS_CPU_UNFUSED
 
-// ---- min and max: plain overloads, so that std::min does not compete --------------------------
+// ---- min and max: plain overloads, so that std::min does not compete ----
 
-#define ONS_CPU_MIN_MAX(result, A_, B_)              \
-  inline result min(A_ a, B_ b) {                    \
+#define ONS_CPU_MIN_MAX(result, A_, B_)                                \
+  inline result min(A_ a, B_ b) {                                      \
     const auto x = static_cast<result>(a), y = static_cast<result>(b); \
-    return y < x ? y : x;                          \
-  }                                                \
-  inline result max(A_ a, B_ b) {                    \
+    return y < x ? y : x;                                              \
+  }                                                                    \
+  inline result max(A_ a, B_ b) {                                      \
     const auto x = static_cast<result>(a), y = static_cast<result>(b); \
-    return x < y ? y : x;                          \
+    return x < y ? y : x;                                              \
   }
 ONS_CPU_MIN_MAX(int, int, int)
 ONS_CPU_MIN_MAX(unsigned int, unsigned int, unsigned int)
@@ -272,8 +315,8 @@ ONS_CPU_MIN_MAX(unsigned long long, unsigned long long, unsigned long long)
 ONS_CPU_MIN_MAX(unsigned long long, long long, unsigned long long)
 ONS_CPU_MIN_MAX(unsigned long long, unsigned long long, long long)
 #undef ONS_CPU_MIN_MAX
-#define ONS_CPU_MIN_MAX(result, A_, B_, suffix)                        \
-  inline result min(A_ a, B_ b) { return ::fmin##suffix(a, b); }       \
+#define ONS_CPU_MIN_MAX(result, A_, B_, suffix)                  \
+  inline result min(A_ a, B_ b) { return ::fmin##suffix(a, b); } \
   inline result max(A_ a, B_ b) { return ::fmax##suffix(a, b); }
 ONS_CPU_MIN_MAX(float, float, float, f)
 ONS_CPU_MIN_MAX(double, double, double, )
@@ -283,24 +326,21 @@ ONS_CPU_MIN_MAX(double, double, float, )
 inline unsigned int umin(unsigned int a, unsigned int b) { return min(a, b); }
 inline unsigned int umax(unsigned int a, unsigned int b) { return max(a, b); }
 
-// ---- numeric conversions: out of range saturates, NaN gives 0 -----------------------------------
+// ---- numeric conversions: out of range saturates, NaN gives 0 ----
 
-template <class To_, class From_>
-inline To_ saturate(From_ x) {
-  constexpr bool is_signed = To_(-1) < To_(0);
-  // Powers of two, exact in both floating types.
-  const From_ above = From_(1ull << (8 * sizeof(To_) - 1 - is_signed)) * 2;
-  const From_ below = is_signed ? -above : From_(0);
-  constexpr To_ lowest = is_signed ? To_(1ull << (8 * sizeof(To_) - 1)) : To_(0);
-  if (!(x >= below)) return x == x ? lowest : To_(0);
-  return x < above ? To_(x) : To_(~lowest);
-}
-
-#define ONS_CPU_CONVERSIONS(from, suffix, to, type)                                         \
-  inline type __##from##2##to##_rn(from x) { return saturate<type>(::rint##suffix(x)); }    \
-  inline type __##from##2##to##_rz(from x) { return saturate<type>(::trunc##suffix(x)); }   \
-  inline type __##from##2##to##_ru(from x) { return saturate<type>(::ceil##suffix(x)); }    \
-  inline type __##from##2##to##_rd(from x) { return saturate<type>(::floor##suffix(x)); }
+#define ONS_CPU_CONVERSIONS(from, suffix, to, type)     \
+  inline type __##from##2##to##_rn(from x) {            \
+    return ons_cpu::saturate<type>(::rint##suffix(x));  \
+  }                                                     \
+  inline type __##from##2##to##_rz(from x) {            \
+    return ons_cpu::saturate<type>(::trunc##suffix(x)); \
+  }                                                     \
+  inline type __##from##2##to##_ru(from x) {            \
+    return ons_cpu::saturate<type>(::ceil##suffix(x));  \
+  }                                                     \
+  inline type __##from##2##to##_rd(from x) {            \
+    return ons_cpu::saturate<type>(::floor##suffix(x)); \
+  }
 ONS_CPU_CONVERSIONS(float, f, int, int)
 ONS_CPU_CONVERSIONS(float, f, uint, unsigned int)
 ONS_CPU_CONVERSIONS(float, f, ll, long long)
@@ -320,7 +360,7 @@ inline double __ll2double_rn(long long x) { return double(x); }
 inline double __ull2double_rn(unsigned long long x) { return double(x); }
 inline float __double2float_rn(double x) { return float(x); }
 
-// ---- integers and bits --------------------------------------------------------------------------
+// ---- integers and bits ----
 
 inline int __popc(unsigned int x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
@@ -340,7 +380,8 @@ inline unsigned long long __brevll(unsigned long long x) {
   return static_cast<unsigned long long>(__brev(static_cast<unsigned int>(x))) << 32 |
          __brev(static_cast<unsigned int>(x >> 32));
 }
-// Each of the selector's four low nibbles picks a byte of y:x; its top bit replicates the sign.
+// Each of the selector's four low nibbles picks a byte of y:x; its top bit replicates the
+// sign.
 inline unsigned int __byte_perm(unsigned int x, unsigned int y, unsigned int selector) {
   const uint64_t bytes = static_cast<uint64_t>(y) << 32 | x;
   unsigned int result = 0;
@@ -352,12 +393,15 @@ inline unsigned int __byte_perm(unsigned int x, unsigned int y, unsigned int sel
   }
   return result;
 }
-inline unsigned int __funnelshift_l(unsigned int low, unsigned int high, unsigned int shift) {
+inline unsigned int __funnelshift_l(unsigned int low, unsigned int high,
+                                    unsigned int shift) {
   return static_cast<unsigned int>(
       ((static_cast<uint64_t>(high) << 32 | low) << (shift & 31)) >> 32);
 }
-inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int shift) {
-  return static_cast<unsigned int>((static_cast<uint64_t>(high) << 32 | low) >> (shift & 31));
+inline unsigned int __funnelshift_r(unsigned int low, unsigned int high,
+                                    unsigned int shift) {
+  return static_cast<unsigned int>((static_cast<uint64_t>(high) << 32 | low) >>
+                                   (shift & 31));
 }
 inline int __mulhi(int x, int y) { return static_cast<int>((int64_t(x) * y) >> 32); }
 inline unsigned int __umulhi(unsigned int x, unsigned int y) {
@@ -369,7 +413,9 @@ inline long long __mul64hi(long long x, long long y) {
 inline unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
   return static_cast<unsigned long long>((static_cast<unsigned __int128>(x) * y) >> 64);
 }
-inline int __mul24(int x, int y) { return (int(unsigned(x) << 8) >> 8) * (int(unsigned(y) << 8) >> 8); }
+inline int __mul24(int x, int y) {
+  return (int(unsigned(x) << 8) >> 8) * (int(unsigned(y) << 8) >> 8);
+}
 inline unsigned int __umul24(unsigned int x, unsigned int y) {
   return (x & 0xFFFFFFu) * (y & 0xFFFFFFu);
 }
@@ -380,12 +426,12 @@ inline unsigned int __usad(unsigned int x, unsigned int y, unsigned int z) {
   return z + (x > y ? x - y : y - x);
 }
 
-// ---- memory -------------------------------------------------------------------------------------
+// ---- memory ----
 
-#define ONS_CPU_LOAD(name)        \
+#define ONS_CPU_LOAD(name)         \
   template <class T_>              \
-  inline T_ name(const T_* from) {  \
-    return *from;                 \
+  inline T_ name(const T_* from) { \
+    return *from;                  \
   }
 ONS_CPU_LOAD(__ldg)
 ONS_CPU_LOAD(__ldca)
@@ -394,10 +440,10 @@ ONS_CPU_LOAD(__ldcs)
 ONS_CPU_LOAD(__ldlu)
 ONS_CPU_LOAD(__ldcv)
 #undef ONS_CPU_LOAD
-#define ONS_CPU_STORE(name)                                    \
-  template <class T_>                                           \
-  inline void name(T_* to, decltype(T_(*to)) value) {            \
-    *to = value;                                               \
+#define ONS_CPU_STORE(name)                           \
+  template <class T_>                                 \
+  inline void name(T_* to, decltype(T_(*to)) value) { \
+    *to = value;                                      \
   }
 ONS_CPU_STORE(__stwb)
 ONS_CPU_STORE(__stcg)
@@ -410,37 +456,37 @@ inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __nanosleep(unsigned int) {}
 inline void __trap() { __builtin_trap(); }
 
-// ---- atomics: relaxed, as CUDA's, and atomic across the threads of a launch -------------------
+// ---- atomics: relaxed, as CUDA's, and atomic across the threads of a launch ----
 
-// Replaces *at by update(*at); returns what was there. Compares bits: -0.0 and NaN are values too.
-template <class Word_, class T_, class F_>
-inline T_ atomic_update(T_* at, F_ update) {
-  typedef Word_ __attribute__((may_alias)) aliased;
-  aliased* word = reinterpret_cast<aliased*>(at);
-  Word_ old = __atomic_load_n(word, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(word, &old, bits_as<Word_>(T_(update(bits_as<T_>(old)))), true,
-                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-  }
-  return bits_as<T_>(old);
-}
-
-#define ONS_CPU_ATOMIC_INTEGER(T_)                                                                 \
-  inline T_ atomicAdd(T_* at, T_ v) { return __atomic_fetch_add(at, v, __ATOMIC_RELAXED); }          \
-  inline T_ atomicSub(T_* at, T_ v) { return __atomic_fetch_sub(at, v, __ATOMIC_RELAXED); }          \
-  inline T_ atomicAnd(T_* at, T_ v) { return __atomic_fetch_and(at, v, __ATOMIC_RELAXED); }          \
-  inline T_ atomicOr(T_* at, T_ v) { return __atomic_fetch_or(at, v, __ATOMIC_RELAXED); }            \
-  inline T_ atomicXor(T_* at, T_ v) { return __atomic_fetch_xor(at, v, __ATOMIC_RELAXED); }          \
-  inline T_ atomicExch(T_* at, T_ v) { return __atomic_exchange_n(at, v, __ATOMIC_RELAXED); }        \
-  inline T_ atomicMin(T_* at, T_ v) {                                                                \
-    return atomic_update<T_>(at, [v](T_ old) { return v < old ? v : old; });                        \
-  }                                                                                               \
-  inline T_ atomicMax(T_* at, T_ v) {                                                                \
-    return atomic_update<T_>(at, [v](T_ old) { return old < v ? v : old; });                        \
-  }                                                                                               \
-  inline T_ atomicCAS(T_* at, T_ expected, T_ desired) {                                              \
-    __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_RELAXED,                  \
-                                __ATOMIC_RELAXED);                                                \
-    return expected;                                                                              \
+#define ONS_CPU_ATOMIC_INTEGER(T_)                                                    \
+  inline T_ atomicAdd(T_* at, T_ v) {                                                 \
+    return __atomic_fetch_add(at, v, __ATOMIC_RELAXED);                               \
+  }                                                                                   \
+  inline T_ atomicSub(T_* at, T_ v) {                                                 \
+    return __atomic_fetch_sub(at, v, __ATOMIC_RELAXED);                               \
+  }                                                                                   \
+  inline T_ atomicAnd(T_* at, T_ v) {                                                 \
+    return __atomic_fetch_and(at, v, __ATOMIC_RELAXED);                               \
+  }                                                                                   \
+  inline T_ atomicOr(T_* at, T_ v) {                                                  \
+    return __atomic_fetch_or(at, v, __ATOMIC_RELAXED);                                \
+  }                                                                                   \
+  inline T_ atomicXor(T_* at, T_ v) {                                                 \
+    return __atomic_fetch_xor(at, v, __ATOMIC_RELAXED);                               \
+  }                                                                                   \
+  inline T_ atomicExch(T_* at, T_ v) {                                                \
+    return __atomic_exchange_n(at, v, __ATOMIC_RELAXED);                              \
+  }                                                                                   \
+  inline T_ atomicMin(T_* at, T_ v) {                                                 \
+    return ons_cpu::atomic_update<T_>(at, [v](T_ old) { return v < old ? v : old; }); \
+  }                                                                                   \
+  inline T_ atomicMax(T_* at, T_ v) {                                                 \
+    return ons_cpu::atomic_update<T_>(at, [v](T_ old) { return old < v ? v : old; }); \
+  }                                                                                   \
+  inline T_ atomicCAS(T_* at, T_ expected, T_ desired) {                              \
+    __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_RELAXED,      \
+                                __ATOMIC_RELAXED);                                    \
+    return expected;                                                                  \
   }
 ONS_CPU_ATOMIC_INTEGER(int)
 ONS_CPU_ATOMIC_INTEGER(unsigned int)
@@ -451,34 +497,35 @@ ONS_CPU_ATOMIC_INTEGER(unsigned long long)
 #undef ONS_CPU_ATOMIC_INTEGER
 inline unsigned short atomicCAS(unsigned short* at, unsigned short expected,
                                 unsigned short desired) {
-  __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  __atomic_compare_exchange_n(at, &expected, desired, false, __ATOMIC_RELAXED,
+                              __ATOMIC_RELAXED);
   return expected;
 }
 inline unsigned int atomicInc(unsigned int* at, unsigned int limit) {
-  return atomic_update<unsigned int>(
+  return ons_cpu::atomic_update<unsigned int>(
       at, [limit](unsigned int old) { return old >= limit ? 0u : old + 1; });
 }
 inline unsigned int atomicDec(unsigned int* at, unsigned int limit) {
-  return atomic_update<unsigned int>(at, [limit](unsigned int old) {
+  return ons_cpu::atomic_update<unsigned int>(at, [limit](unsigned int old) {
     return old == 0 || old > limit ? limit : old - 1;
   });
 }
 inline float atomicAdd(float* at, float v) {
-  return atomic_update<uint32_t>(at, [v](float old) { return old + v; });
+  return ons_cpu::atomic_update<uint32_t>(at, [v](float old) { return old + v; });
 }
 inline double atomicAdd(double* at, double v) {
-  return atomic_update<uint64_t>(at, [v](double old) { return old + v; });
+  return ons_cpu::atomic_update<uint64_t>(at, [v](double old) { return old + v; });
 }
 inline float atomicExch(float* at, float v) {
-  return atomic_update<uint32_t>(at, [v](float) { return v; });
+  return ons_cpu::atomic_update<uint32_t>(at, [v](float) { return v; });
 }
 #define atomicAdd_block atomicAdd
 #define atomicAdd_system atomicAdd
 #define atomicCAS_block atomicCAS
 #define atomicCAS_system atomicCAS
 
-}  // namespace ons_cpu
+}  // namespace ons_cpu_dialect
 
-using namespace ons_cpu;
+using namespace ons_cpu_dialect;
 
 #endif  // ONSTREAM_CPU_FUNCTIONS_H_

@@ -1,6 +1,7 @@
-// Included ahead of every kernel source, on every backend: ons::view and, where the compiler has
-// no <stdint.h>, the fixed-width integers. C++17; nothing else is included. Template parameters
-// end in an underscore because -DN=4 and -DT=float are what sources are compiled with.
+// Included ahead of every kernel source, on every backend: ons::view and, where the
+// compiler has no <stdint.h>, the fixed-width integers. C++17; nothing else is included.
+// Template parameters end in an underscore because -DN=4 and -DT=float are what sources
+// are compiled with.
 #ifndef ONSTREAM_KERNEL_H_
 #define ONSTREAM_KERNEL_H_
 
@@ -23,13 +24,15 @@ using uint64_t = unsigned long long;
 
 namespace ons {
 
-// A tensor of rank N by value: element (i, j, ...) is data[i * strides[0] + j * strides[1] + ...].
-// Shape and strides count elements. view<const T, N> takes tensors that must not be written;
-// Index_ is the type of the arithmetic, int where the tensor is known to be small.
+// A tensor of rank N by value: element (i, j, ...) is data[i * strides[0] + j *
+// strides[1] + ...]. Shape and strides count elements. view<const T, N> takes tensors
+// that must not be written; Index_ is the type of the arithmetic, int where the tensor is
+// known to be small.
 template <class T_, int N_, class Index_ = long long>
 struct view {
   static_assert(N_ >= 1, "a view has at least one dimension");
-  static_assert(sizeof(Index_) == 4 || sizeof(Index_) == 8, "Index is a 32- or 64-bit integer");
+  static_assert(sizeof(Index_) == 4 || sizeof(Index_) == 8,
+                "Index is a 32- or 64-bit integer");
   static constexpr int rank = N_;
 
   T_* data;

@@ -1,5 +1,5 @@
-/* The CPU as a device: kernels compiled by the host's C++ compiler, run to their end by the launch.
- * There are no streams, so none of the optional slots is filled. */
+/* The CPU as a device: kernels compiled by the host's C++ compiler, run to their end by
+ * the launch. There are no streams, so none of the optional slots is filled. */
 #include <assert.h>
 #include <dlfcn.h>
 #include <sched.h>
@@ -33,7 +33,8 @@ typedef struct cpu_device {
 
 typedef struct cpu_function {
   const ons_cpu_kernel* kernel;
-  /* What a block of it last took, 0 at first: whether to share a launch from its start. */
+  /* What a block of it last took, 0 at first: whether to share a launch from its start.
+   */
   atomic_uint_fast64_t block_ns;
   struct cpu_function* next;
 } cpu_function;
@@ -49,9 +50,11 @@ static const ons_allocator* allocator_of(const ons__device* device) {
   return device->backend->settings->allocator;
 }
 
-/* ---- the device ------------------------------------------------------------------------- */
+/* ---- the device
+ * ------------------------------------------------------------------------- */
 
-static ons_status device_count(ons__backend* backend, int32_t* out_count, ons_error* error) {
+static ons_status device_count(ons__backend* backend, int32_t* out_count,
+                               ons_error* error) {
   (void)backend;
   (void)error;
   *out_count = 1;
@@ -79,7 +82,8 @@ static uint32_t choose_thread_count(const ons__settings* settings) {
   const char* text = getenv("ONSTREAM_CPU_THREADS");
   char* end = NULL;
   unsigned long wanted = text ? strtoul(text, &end, 10) : 0;
-  if (text && end != text && !*end && wanted >= 1 && wanted <= MOST) return (uint32_t)wanted;
+  if (text && end != text && !*end && wanted >= 1 && wanted <= MOST)
+    return (uint32_t)wanted;
   return usable_processors();
 }
 
@@ -101,8 +105,8 @@ static void read_model(char* out_name, size_t capacity) {
   fclose(file);
 }
 
-static ons_status device_open(ons__backend* backend, int32_t ordinal, ons__device** out_device,
-                              ons_error* error) {
+static ons_status device_open(ons__backend* backend, int32_t ordinal,
+                              ons__device** out_device, ons_error* error) {
   *out_device = NULL;
   if (ordinal != 0) {
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
@@ -131,16 +135,18 @@ static void device_close(ons__device* device) {
   if (device) ons__free(allocator_of(device), device);
 }
 
-/* ---- code ------------------------------------------------------------------------------- */
+/* ---- code
+ * ------------------------------------------------------------------------------- */
 
 static ons_status compile(ons__device* device, const ons__compile_request* request,
                           ons__image** out_image, char** out_log, ons_error* error) {
   cpu_backend* backend = (cpu_backend*)device->backend;
-  return ons__host_compiler_compile(backend->compiler, request, out_image, out_log, error);
+  return ons__host_compiler_compile(backend->compiler, request, out_image, out_log,
+                                    error);
 }
 
-static ons_status load(ons__device* device, const ons__image* image, ons__binary** out_binary,
-                       ons_error* error) {
+static ons_status load(ons__device* device, const ons__image* image,
+                       ons__binary** out_binary, ons_error* error) {
   *out_binary = NULL;
   if (image->kind != ONS__IMAGE_SHARED_OBJECT) {
     return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
@@ -175,12 +181,14 @@ static void unload(ons__binary* base) {
   ons__free(allocator, binary);
 }
 
-static ons_status function(ons__binary* base, const char* lowered, ons__function* out_function,
-                           uint32_t* parameter_sizes, size_t count, ons_error* error) {
+static ons_status function(ons__binary* base, const char* lowered,
+                           ons__function* out_function, uint32_t* parameter_sizes,
+                           size_t count, ons_error* error) {
   cpu_binary* binary = (cpu_binary*)base;
   const ons_cpu_kernel* kernel = dlsym(binary->handle, lowered);
   if (!kernel || kernel->abi_version != ONS_CPU_ABI_VERSION) {
-    return ons__error_set(error, ONS_STATUS_NOT_FOUND, "the compiled module has no %s", lowered);
+    return ons__error_set(error, ONS_STATUS_NOT_FOUND, "the compiled module has no %s",
+                          lowered);
   }
   cpu_function* entry = ons__alloc(allocator_of(base->device), sizeof(*entry));
   if (!entry) return ons__error_no_memory(error);
@@ -199,7 +207,8 @@ static ons_status function(ons__binary* base, const char* lowered, ons__function
   return ONS_STATUS_OK;
 }
 
-/* ---- launches --------------------------------------------------------------------------- */
+/* ---- launches
+ * --------------------------------------------------------------------------- */
 
 static uint64_t now_ns(void) {
   struct timespec now;
@@ -212,7 +221,8 @@ static ons__cpu_pool* pool_of(cpu_device* device) {
   cpu_backend* backend = (cpu_backend*)device->base.backend;
   ons__cpu_pool* pool = atomic_load_explicit(&backend->pool, memory_order_acquire);
   while (!pool || !ons__cpu_pool_is_ours(pool)) {
-    ons__cpu_pool* fresh = ons__cpu_pool_create(allocator_of(&device->base), device->thread_count);
+    ons__cpu_pool* fresh =
+        ons__cpu_pool_create(allocator_of(&device->base), device->thread_count);
     if (!fresh) return NULL;
     ons__cpu_pool* unwanted = pool;
     if (atomic_compare_exchange_strong(&backend->pool, &pool, fresh)) {
@@ -225,8 +235,8 @@ static ons__cpu_pool* pool_of(cpu_device* device) {
   return pool;
 }
 
-/* Runs blocks on this thread, more at a time, until they are done or have taken so long that the
- * pool is worth waking. Returns how many were run. */
+/* Runs blocks on this thread, more at a time, until they are done or have taken so long
+ * that the pool is worth waking. Returns how many were run. */
 static uint64_t run_alone(cpu_function* self, const ons_cpu_launch* launch,
                           void* const* parameters, uint64_t block_count) {
   const uint64_t start = now_ns();
@@ -241,16 +251,19 @@ static uint64_t run_alone(cpu_function* self, const ons_cpu_launch* launch,
   return done;
 }
 
-/* Pieces long enough to be worth fetching and short enough to even out the threads' ends. */
-static uint64_t piece_size(uint64_t block_count, uint64_t block_ns, uint32_t thread_count) {
+/* Pieces long enough to be worth fetching and short enough to even out the threads' ends.
+ */
+static uint64_t piece_size(uint64_t block_count, uint64_t block_ns,
+                           uint32_t thread_count) {
   uint64_t even = block_count / (4 * (uint64_t)thread_count);
   uint64_t timely = 2 * ALONE_NS / (block_ns ? block_ns : 1);
   uint64_t size = even < timely ? even : timely;
   return size ? size : 1;
 }
 
-static void run_blocks(cpu_device* device, cpu_function* self, const ons_cpu_launch* launch,
-                       void* const* parameters, uint64_t block_count) {
+static void run_blocks(cpu_device* device, cpu_function* self,
+                       const ons_cpu_launch* launch, void* const* parameters,
+                       uint64_t block_count) {
   uint64_t block_ns = atomic_load_explicit(&self->block_ns, memory_order_relaxed);
   uint64_t done = 0;
   if (block_ns <= ALONE_NS / block_count) {
@@ -273,12 +286,14 @@ static void run_blocks(cpu_device* device, cpu_function* self, const ons_cpu_lau
   const uint64_t start = now_ns();
   ons__cpu_pool_run(pool, &work);
   uint64_t thread_ns = (now_ns() - start) * device->thread_count;
-  atomic_store_explicit(&self->block_ns, thread_ns / (block_count - done), memory_order_relaxed);
+  atomic_store_explicit(&self->block_ns, thread_ns / (block_count - done),
+                        memory_order_relaxed);
 }
 
 static ons_status launch_blocks(ons__device* base, const ons__function* function_,
-                                const ons_launch* launch, void* stream, void* const* parameters,
-                                size_t parameter_count, ons_error* error) {
+                                const ons_launch* launch, void* stream,
+                                void* const* parameters, size_t parameter_count,
+                                ons_error* error) {
   (void)stream;
   (void)parameter_count;
   (void)error;
@@ -297,7 +312,8 @@ static ons_status launch_blocks(ons__device* base, const ons__function* function
   return ONS_STATUS_OK;
 }
 
-/* ---- the backend ------------------------------------------------------------------------ */
+/* ---- the backend
+ * ------------------------------------------------------------------------ */
 
 static void destroy(ons__backend* base) {
   if (!base) return;
@@ -321,8 +337,8 @@ static const ons__backend_ops cpu_ops = {
     .launch = launch_blocks,
 };
 
-ons_status ons__cpu_backend_create(const ons__settings* settings, ons__backend** out_backend,
-                                   ons_error* error) {
+ons_status ons__cpu_backend_create(const ons__settings* settings,
+                                   ons__backend** out_backend, ons_error* error) {
   *out_backend = NULL;
   cpu_backend* backend = ons__alloc(settings->allocator, sizeof(*backend));
   if (!backend) return ons__error_no_memory(error);

@@ -31,8 +31,8 @@ struct ons__cpu_pool {
 static void take_blocks(job* self) {
   const ons__cpu_work* work = self->work;
   for (;;) {
-    uint64_t first =
-        atomic_fetch_add_explicit(&self->next_block, work->blocks_at_once, memory_order_relaxed);
+    uint64_t first = atomic_fetch_add_explicit(&self->next_block, work->blocks_at_once,
+                                               memory_order_relaxed);
     if (first >= work->last_block) return;
     uint64_t left = work->last_block - first;
     uint64_t count = left < work->blocks_at_once ? left : work->blocks_at_once;
@@ -40,7 +40,8 @@ static void take_blocks(job* self) {
   }
 }
 
-/* A job whose blocks are all taken leaves the list; whoever sees it first takes it out. */
+/* A job whose blocks are all taken leaves the list; whoever sees it first takes it out.
+ */
 static void unlink_job(ons__cpu_pool* pool, job* self) {
   for (job** link = &pool->jobs; *link; link = &(*link)->next) {
     if (*link == self) {
@@ -84,10 +85,11 @@ static void start_threads(ons__cpu_pool* pool, uint32_t count) {
   pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-ons__cpu_pool* ons__cpu_pool_create(const ons_allocator* allocator, uint32_t thread_count) {
+ons__cpu_pool* ons__cpu_pool_create(const ons_allocator* allocator,
+                                    uint32_t thread_count) {
   assert(thread_count > 0);
-  ons__cpu_pool* pool =
-      ons__alloc(allocator, sizeof(*pool) + (size_t)thread_count * sizeof(*pool->threads));
+  ons__cpu_pool* pool = ons__alloc(
+      allocator, sizeof(*pool) + (size_t)thread_count * sizeof(*pool->threads));
   if (!pool) return NULL;
   pool->allocator = allocator;
   pool->pid = getpid();
@@ -132,7 +134,8 @@ void ons__cpu_pool_destroy(ons__cpu_pool* pool) {
     pool->stopping = true;
     pthread_cond_broadcast(&pool->work_came);
     pthread_mutex_unlock(&pool->mutex);
-    for (uint32_t i = 0; i < pool->thread_count; ++i) pthread_join(pool->threads[i], NULL);
+    for (uint32_t i = 0; i < pool->thread_count; ++i)
+      pthread_join(pool->threads[i], NULL);
     pthread_cond_destroy(&pool->helper_left);
     pthread_cond_destroy(&pool->work_came);
     pthread_mutex_destroy(&pool->mutex);
