@@ -1,128 +1,10 @@
 #include "runtime/bind.h"
 
-#include <assert.h>
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "runtime/backend.h"
-#include "runtime/base/alloc.h"
-#include "runtime/base/error.h"
 #include "runtime/tensor.h"
-
-/* ---- plan -------------------------------------------------------------------------------- */
-
-static ons_status plan_error(ons_error* error, const char* kernel_name, size_t index,
-                             const ons__parameter* parameter, const char* reason) {
-  return ons__error_set(error, ONS_STATUS_UNSUPPORTED, "kernel '%s', parameter %zu (%s): %s",
-                        kernel_name, index + 1, parameter->type, reason);
-}
-
-/* Vector types are aligned as a whole when their size is a power of two, up to 16 bytes. */
-static uint32_t element_alignment(DLDataType dtype) {
-  uint32_t lane = (dtype.bits + 7u) / 8u;
-  uint32_t total = (dtype.bits * (uint32_t)dtype.lanes + 7u) / 8u;
-  uint32_t alignment = (total & (total - 1)) == 0 ? total : lane;
-  if (dtype.code == kDLComplex) alignment = lane / 2;
-  if (alignment == 0 || (alignment & (alignment - 1)) != 0) return 1;
-  return alignment > 16 ? 16 : alignment;
-}
-
-static bool scalar_step(DLDataType dtype, ons__step* step) {
-  if (dtype.lanes != 1) return false;
-  switch (dtype.code) {
-    case kDLInt:
-      step->kind = ONS__STEP_INT;
-      if (dtype.bits > 64) return false;
-      step->low = dtype.bits == 64 ? INT64_MIN : -((int64_t)1 << (dtype.bits - 1));
-      step->high = -(step->low + 1);
-      return true;
-    case kDLUInt:
-      if (dtype.bits > 64) return false;
-      step->kind = dtype.bits == 64 ? ONS__STEP_UINT64 : ONS__STEP_INT;
-      step->high = dtype.bits == 64 ? 0 : ((int64_t)1 << dtype.bits) - 1;
-      return true;
-    case kDLBool:
-      step->kind = ONS__STEP_BOOL;
-      return true;
-    case kDLFloat:
-      step->kind = dtype.bits == 64   ? ONS__STEP_FLOAT64
-                   : dtype.bits == 32 ? ONS__STEP_FLOAT32
-                                      : ONS__STEP_FLOAT16;
-      return dtype.bits == 64 || dtype.bits == 32 || dtype.bits == 16;
-    case kDLBfloat:
-      step->kind = ONS__STEP_BFLOAT16;
-      return dtype.bits == 16;
-    default:
-      return false;
-  }
-}
-
-/* NULL, or why the parameter cannot be passed. */
-static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
-  step->is_const = parameter->is_const;
-  step->ndim = parameter->ndim;
-  step->index_bits = parameter->index_bits;
-  step->size_bytes = parameter->size_bytes;
-  switch (parameter->kind) {
-    case ONS_PARAMETER_POINTER:
-    case ONS_PARAMETER_VIEW:
-      step->kind =
-          parameter->kind == ONS_PARAMETER_VIEW ? ONS__STEP_VIEW : ONS__STEP_POINTER;
-      if (parameter->dtype.bits == 0) return NULL;
-      step->dtype = ons__dtype_word(parameter->dtype);
-      if (parameter->alternative.bits) {
-        step->alternative = ons__dtype_word(parameter->alternative);
-      }
-      if (parameter->dtype.lanes > 1 && parameter->kind == ONS_PARAMETER_POINTER) {
-        DLDataType lane = {parameter->dtype.code, parameter->dtype.bits, 1};
-        step->lane = ons__dtype_word(lane);
-        step->lane_count = parameter->dtype.lanes;
-      }
-      step->align_mask = element_alignment(parameter->dtype) - 1;
-      return NULL;
-    case ONS_PARAMETER_SCALAR:
-      if (scalar_step(parameter->dtype, step)) return NULL;
-      step->kind = ONS__STEP_BYTES;
-      return NULL;
-    case ONS_PARAMETER_STRUCT:
-      step->kind = ONS__STEP_BYTES;
-      return parameter->size_bytes == 0 ? "nothing tells the size of this type" : NULL;
-    default:
-      return "unknown kind";
-  }
-}
-
-ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_name,
-                            const ons__signature* signature, ons__plan** out_plan,
-                            ons_error* error) {
-  assert(signature->count <= ONS__PARAMETERS_MAX);
-  ons__plan* plan =
-      ons__alloc(allocator, sizeof(*plan) + signature->count * sizeof(plan->steps[0]));
-  if (!plan) return ons__error_no_memory(error);
-  uint64_t offset = 0;
-  for (; plan->count < signature->count; ++plan->count) {
-    const ons__parameter* parameter = &signature->parameters[plan->count];
-    ons__step* step = &plan->steps[plan->count];
-    const char* reason = fill_step(parameter, step);
-    /* Slots of at least 8 bytes, so that every number is stored with one store. */
-    uint32_t alignment = parameter->align_bytes > 8 ? 16 : 8;
-    offset = (offset + alignment - 1) & ~(uint64_t)(alignment - 1);
-    if (!reason && parameter->align_bytes > 16) reason = "its alignment is above 16 bytes";
-    if (!reason && offset + step->size_bytes + 8 > ONS__BLOCK_BYTES_MAX) {
-      reason = "the parameters take more than 4096 bytes";
-    }
-    if (reason) {
-      ons_status status = plan_error(error, kernel_name, plan->count, parameter, reason);
-      ons__free(allocator, plan);
-      return status;
-    }
-    step->offset = (uint32_t)offset;
-    offset += step->size_bytes > 8 ? step->size_bytes : 8;
-  }
-  *out_plan = plan;
-  return ONS_STATUS_OK;
-}
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
@@ -395,40 +277,73 @@ static ons__refusal bind_bytes(const ons_arg* arg, const ons__step* step,
 
 /* ---- the loop ---------------------------------------------------------------------------- */
 
-static ons__refusal bind_one(const ons_arg* arg, const ons__step* step, ons__device* device,
-                             unsigned char* slot) {
+static ONS__NOINLINE ons__refusal bind_any(const ons_arg* arg, const ons__step* step,
+                                           ons__device* device, unsigned char* slot) {
   switch (step->kind) {
     case ONS__STEP_POINTER:
       return bind_pointer(arg, step, device, slot);
     case ONS__STEP_VIEW:
       return bind_view(arg, step, device, slot);
-    case ONS__STEP_INT:
-      return arg->kind == ONS_ARG_BYTES ? bind_bytes(arg, step, slot)
-                                        : bind_int(arg, step, slot);
-    case ONS__STEP_UINT64:
-      return arg->kind == ONS_ARG_BYTES ? bind_bytes(arg, step, slot)
-                                        : bind_uint64(arg, slot);
-    case ONS__STEP_BOOL:
-      return bind_bool(arg, slot);
     case ONS__STEP_BYTES:
       return bind_bytes(arg, step, slot);
+    case ONS__STEP_BOOL:
+      return bind_bool(arg, slot);
     default:
-      return arg->kind == ONS_ARG_BYTES ? bind_bytes(arg, step, slot)
-                                        : bind_float(arg, step, slot);
+      break;
   }
+  if (arg->kind == ONS_ARG_BYTES) return bind_bytes(arg, step, slot);
+  if (step->kind == ONS__STEP_INT) return bind_int(arg, step, slot);
+  return step->kind == ONS__STEP_UINT64 ? bind_uint64(arg, slot) : bind_float(arg, step, slot);
+}
+
+/* What a launch mostly consists of: a dense tensor of the declared dtype in the device's own memory
+ * and on the launch stream, an integer in range, a float. False leaves all else, refusals included,
+ * to bind_any. */
+static inline bool bind_common(const ons_arg* arg, const ons__step* step,
+                               const ons__device* device, const void* stream,
+                               unsigned char* slot) {
+  if (step->kind == ONS__STEP_POINTER && arg->kind == ONS_ARG_TENSOR && arg->value.tensor) {
+    const DLTensor* tensor = arg->value.tensor;
+    uint32_t needed = device->device.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN;
+    char* data = (char*)tensor->data + tensor->byte_offset;
+    if (ons__dtype_word(tensor->dtype) != step->dtype ||
+        tensor->device.device_type != device->device.device_type ||
+        tensor->device.device_id != device->device.device_id ||
+        (arg->flags & (step->forbidden | needed)) != needed || (needed && arg->stream != stream) ||
+        !tensor->data || ((uintptr_t)data & step->align_mask) != 0 || tensor->ndim < 0 ||
+        (tensor->ndim > 0 && !tensor->shape) || !ons__tensor_is_dense(tensor)) {
+      return false;
+    }
+    memcpy(slot, &data, sizeof(data));
+    return true;
+  }
+  if (step->kind == ONS__STEP_INT && arg->kind == ONS_ARG_INT) {
+    memcpy(slot, &arg->value.i, sizeof(int64_t));
+    return arg->value.i >= step->low && arg->value.i <= step->high;
+  }
+  if (step->kind == ONS__STEP_FLOAT32 && arg->kind == ONS_ARG_FLOAT) {
+    float narrow = (float)arg->value.f;
+    memcpy(slot, &narrow, sizeof(narrow));
+    return !isinf(narrow);
+  }
+  return false;
 }
 
 ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, ons__device* device,
-                       ons__block* out_block, size_t* out_index) {
+                       const void* stream, ons__block* out_block, size_t* out_index,
+                       bool* out_is_mixed) {
+  *out_is_mixed = false;
   for (size_t i = 0; i < plan->count; ++i) {
     const ons__step* step = &plan->steps[i];
     unsigned char* slot = out_block->bytes + step->offset;
-    ons__refusal refusal = bind_one(&args[i], step, device, slot);
+    out_block->parameters[i] = slot;
+    if (bind_common(&args[i], step, device, stream, slot)) continue;
+    ons__refusal refusal = bind_any(&args[i], step, device, slot);
     if (refusal) {
       *out_index = i;
       return refusal;
     }
-    out_block->parameters[i] = slot;
+    if ((args[i].flags & ONS_ARG_STREAM_KNOWN) && args[i].stream != stream) *out_is_mixed = true;
   }
   return ONS__ACCEPTED;
 }

@@ -7,9 +7,11 @@
 
 #include <onstream/launch.h>
 #include <stdalign.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "runtime/base/attributes.h"
 #include "runtime/signature.h"
 
 enum {
@@ -35,6 +37,7 @@ typedef struct ons__step {
   uint8_t is_const;   /* pointers and views */
   uint8_t ndim;       /* views */
   uint8_t index_bits; /* views */
+  uint32_t forbidden; /* ons_arg_flags that refuse a tensor at once: none for const */
   uint32_t dtype;       /* ons__dtype_word; 0: any */
   uint32_t alternative; /* 0: none */
   uint32_t lane;        /* of a vector pointer (float4*): a tensor of this dtype is taken when the
@@ -92,18 +95,20 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
 struct ons__device;
 struct ons__bound;
 
-/* Checks `plan->count` arguments and fills the block. On a refusal returns the reason with
- * |out_index| set; nothing else is then of use. */
-ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, struct ons__device* device,
-                       ons__block* out_block, size_t* out_index);
+/* Checks `plan->count` arguments for a launch on `device` and `stream`, and fills the block. On a
+ * refusal returns the reason with |out_index| set; nothing else is then of use. |out_is_mixed| tells
+ * whether a tensor is on a stream that is spelt differently. */
+ONS__HOT ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
+                                struct ons__device* device, const void* stream,
+                                ons__block* out_block, size_t* out_index, bool* out_is_mixed);
 
 /* The message and status for a refusal. */
-ons_status ons__bind_explain(const ons_kernel* kernel, const struct ons__bound* bound,
+ONS__COLD ons_status ons__bind_explain(const ons_kernel* kernel, const struct ons__bound* bound,
                              ons__refusal refusal, const ons_arg* args, size_t index,
                              ons_error* error);
 
 /* Too few or too many arguments. */
-ons_status ons__bind_explain_count(const ons_kernel* kernel, const struct ons__bound* bound,
+ONS__COLD ons_status ons__bind_explain_count(const ons_kernel* kernel, const struct ons__bound* bound,
                                    size_t arg_count, ons_error* error);
 
 #endif /* ONS_RUNTIME_BIND_H_ */

@@ -1,6 +1,7 @@
 #include <onstream/launch.h>
 #include <string.h>
 
+#include "runtime/base/attributes.h"
 #include "runtime/base/error.h"
 #include "runtime/kernel.h"
 #include "runtime/module.h"
@@ -9,9 +10,8 @@
 
 /* ---- the caller's structs ---------------------------------------------------------------- */
 
-/* The launch as this version knows it: the caller's own, or a copy filled up with zeros. */
-static const ons_launch* normalize(const ons_launch* launch, ons_launch* local) {
-  if (launch->struct_size == sizeof(*launch)) return launch;
+/* A launch of another version of the struct: what both know of it, the rest zero. */
+static ONS__NOINLINE const ons_launch* upgrade(const ons_launch* launch, ons_launch* local) {
   size_t size = launch->struct_size < sizeof(*local) ? launch->struct_size : sizeof(*local);
   memset(local, 0, sizeof(*local));
   memcpy(local, launch, size);
@@ -19,12 +19,13 @@ static const ons_launch* normalize(const ons_launch* launch, ons_launch* local) 
   return local;
 }
 
-static ons_status check_call(const ons_kernel* kernel, const ons_launch* launch,
-                             const ons_arg* args, size_t arg_count, ons_error* error) {
-  if (kernel && launch && (args || arg_count == 0) &&
-      launch->struct_size >= offsetof(ons_launch, stream)) {
-    return ONS_STATUS_OK;
-  }
+static inline bool is_valid_call(const ons_kernel* kernel, const ons_launch* launch,
+                                 const ons_arg* args, size_t arg_count) {
+  return kernel && launch && (args || arg_count == 0) &&
+         launch->struct_size >= offsetof(ons_launch, stream);
+}
+
+static ONS__COLD ons_status refuse_call(ons_error* error) {
   return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                         "kernel, launch or args is NULL, or launch is not initialised with "
                         "ONS_LAUNCH_INIT");
@@ -40,7 +41,7 @@ static ons_status refuse_size(const ons_kernel* kernel, const char* what, char a
                         what, axis ? text : "", got, limit);
 }
 
-static ons_status explain_config(const ons_kernel* kernel, const ons__bound* bound,
+static ONS__COLD ons_status explain_config(const ons_kernel* kernel, const ons__bound* bound,
                                  const ons_launch* launch, ons_error* error) {
   const ons__device_limits* limits = &bound->device->limits;
   for (int i = 0; i < 3; ++i) {
@@ -149,56 +150,57 @@ static void release_retained(const ons_launch* launch) {
 
 /* ---- launch ------------------------------------------------------------------------------ */
 
-/* Order, capture, keeping, and the driver; everything has been checked against the signature. */
-static ons_status enqueue(ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
-                          const ons_arg* args, size_t arg_count, const ons__target* target,
-                          const ons__block* block, ons_error* error) {
-  ons__device* device = bound->device;
-  ons__capture_state state = ONS__CAPTURE_NONE;
-  keeping kept = {0};
-  if (bound->ops->capture_state) {
-    ons_status status = ons__order_check(kernel, device, target, args, arg_count, error);
-    if (!status) {
-      status = ons__order_capture(kernel, device, target, args, arg_count, &state, error);
-    }
-    if (status) return status;
-  }
-  if (launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0) {
-    release_retained(launch);
-    return ONS_STATUS_OK;
-  }
-  if (state == ONS__CAPTURE_ACTIVE || launch->retained_count > 0) {
-    ons_status status = keep_prepare(bound, launch, target, state, &kept, error);
-    if (status) return status;
-  }
-  ons_status status = bound->ops->launch(device, &bound->function, launch, target->stream,
-                                         block->parameters, bound->plan->count, error);
+static ons_status driver_launch(const ons_kernel* kernel, ons__bound* bound,
+                                const ons_launch* launch, const ons__target* target,
+                                const ons__block* block, ons_error* error) {
+  ons_status status = bound->ops->launch(bound->device, &bound->function, launch,
+                                         target->stream, block->parameters,
+                                         bound->plan->count, error);
+  if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
+  return status;
+}
+
+/* The launch whose code or arguments must be kept alive by a graph or the retire list. */
+static ONS__NOINLINE ons_status launch_keeping(const ons_kernel* kernel, ons__bound* bound,
+                                               const ons_launch* launch,
+                                               const ons__target* target,
+                                               ons__capture_state state,
+                                               const ons__block* block, ons_error* error) {
+  keeping kept;
+  ons_status status = keep_prepare(bound, launch, target, state, &kept, error);
+  if (status) return status;
+  status = driver_launch(kernel, bound, launch, target, block, error);
   if (status) {
     ons__retire_cancel(&bound->entry->retire, kept.retired);
-    ons__error_prefix(error, "kernel '%s'", kernel->name);
     return status;
   }
   return keep_commit(kernel, bound, target, &kept, error);
 }
 
-ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* launch,
-                             const ons_arg* args, size_t arg_count, ons_error* error) {
-  ons_status status = check_call(kernel, launch, args, arg_count, error);
-  if (status) return status;
-  ons_launch local;
-  launch = normalize(launch, &local);
-  ons__target target;
-  status = ons__order_target(kernel, launch, args, arg_count, &target, error);
-  if (status) return status;
+/* The slow beginning of a kernel's first launch on a device. */
+static ONS__NOINLINE ons_status first_use(ons_kernel* kernel, const ons_launch* launch,
+                                          const ons__target* target, ons__bound** out_bound,
+                                          ons_error* error) {
+  if (launch->flags & ONS_LAUNCH_NO_COMPILE) {
+    return ons__error_set(error, ONS_STATUS_NOT_READY,
+                          "kernel '%s' is not prepared on this device", kernel->name);
+  }
+  return ons__kernel_bind(kernel, target->device, target->slot, out_bound, NULL, error);
+}
 
+ONS__HOT ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* launch,
+                                      const ons_arg* args, size_t arg_count,
+                                      ons_error* error) {
+  ons_launch local;
+  if (!is_valid_call(kernel, launch, args, arg_count)) return refuse_call(error);
+  if (launch->struct_size != sizeof(*launch)) launch = upgrade(launch, &local);
+  ons__target target;
+  ons_status status = ons__order_target(kernel, launch, args, arg_count, &target, error);
+  if (status) return status;
   ons__bound* bound =
       atomic_load_explicit(&kernel->bound[target.slot], memory_order_acquire);
   if (!bound) {
-    if (launch->flags & ONS_LAUNCH_NO_COMPILE) {
-      return ons__error_set(error, ONS_STATUS_NOT_READY,
-                            "kernel '%s' is not prepared on this device", kernel->name);
-    }
-    status = ons__kernel_bind(kernel, target.device, target.slot, &bound, NULL, error);
+    status = first_use(kernel, launch, &target, &bound, error);
     if (status) return status;
   }
 
@@ -207,27 +209,44 @@ ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* launch,
   }
   ons__block block;
   size_t index = 0;
-  ons__refusal refusal = ons__bind(bound->plan, args, bound->device, &block, &index);
+  bool is_mixed = false;
+  ons__refusal refusal = ons__bind(bound->plan, args, bound->device, target.stream, &block,
+                                   &index, &is_mixed);
   if (refusal) return ons__bind_explain(kernel, bound, refusal, args, index, error);
   if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
 
   ons__retire_poll(&bound->entry->retire);
-  return enqueue(kernel, bound, launch, args, arg_count, &target, &block, error);
+  ons__capture_state state = ONS__CAPTURE_NONE;
+  if (bound->ops->capture_state) {
+    if (is_mixed) {
+      status = ons__order_check(kernel, bound->device, &target, args, arg_count, error);
+      if (status) return status;
+    }
+    status = ons__order_capture(kernel, bound->device, &target, args, arg_count, &state, error);
+    if (status) return status;
+  }
+  if (launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0) {
+    release_retained(launch);
+    return ONS_STATUS_OK;
+  }
+  if (state != ONS__CAPTURE_NONE || launch->retained_count > 0) {
+    return launch_keeping(kernel, bound, launch, &target, state, &block, error);
+  }
+  return driver_launch(kernel, bound, launch, &target, &block, error);
 }
 
 ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
                               const ons_arg* args, size_t arg_count,
                               ons_launch_plan* out_plan, ons_error* error) {
-  ons_status status = check_call(kernel, launch, args, arg_count, error);
-  if (status) return status;
+  if (!is_valid_call(kernel, launch, args, arg_count)) return refuse_call(error);
   if (!out_plan || out_plan->struct_size < sizeof(*out_plan)) {
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                           "out_plan is NULL or its struct_size is not set");
   }
   ons_launch local;
-  launch = normalize(launch, &local);
+  if (launch->struct_size != sizeof(*launch)) launch = upgrade(launch, &local);
   ons__target target;
-  status = ons__order_target(kernel, launch, args, arg_count, &target, error);
+  ons_status status = ons__order_target(kernel, launch, args, arg_count, &target, error);
   if (status) return status;
   ons__device_entry* entry = NULL;
   status =

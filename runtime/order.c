@@ -8,7 +8,7 @@ static bool is_tensor(const ons_arg* arg) {
   return (arg->kind == ONS_ARG_TENSOR || arg->kind == ONS_ARG_PENDING) && arg->value.tensor;
 }
 
-static ons_status unsupported_device(const ons_kernel* kernel, size_t index, DLDevice device,
+static ONS__COLD ons_status unsupported_device(const ons_kernel* kernel, size_t index, DLDevice device,
                                      ons_error* error) {
   char text[64];
   ons__device_text(device, text, sizeof(text));
@@ -86,20 +86,19 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
   return ONS_STATUS_OK;
 }
 
-ons_status ons__order_capture(const ons_kernel* kernel, ons__device* device,
-                              const ons__target* target, const ons_arg* args, size_t arg_count,
-                              ons__capture_state* out_state, ons_error* error) {
-  ons_status status =
-      device->backend->ops->capture_state(device, target->stream, out_state, error);
-  if (status || *out_state == ONS__CAPTURE_NONE) return status;
-  if (*out_state == ONS__CAPTURE_ELSEWHERE) {
-    return ons__error_set(error, ONS_STATUS_CAPTURE,
-                          "kernel '%s': the launch would go to the legacy default stream %p "
-                          "while another stream that synchronises with it is being captured; "
-                          "the capture is untouched. Launch on the capturing stream, or on a "
-                          "non-blocking one",
-                          kernel->name, target->stream);
-  }
+static ONS__COLD ons_status refuse_elsewhere(const ons_kernel* kernel, const void* stream,
+                                             ons_error* error) {
+  return ons__error_set(error, ONS_STATUS_CAPTURE,
+                        "kernel '%s': the launch would go to the legacy default stream %p "
+                        "while another stream that synchronises with it is being captured; "
+                        "the capture is untouched. Launch on the capturing stream, or on a "
+                        "non-blocking one",
+                        kernel->name, stream);
+}
+
+/* What was ordered by other means than the stream cannot be part of the capture. */
+static ons_status check_captured(const ons_kernel* kernel, const void* stream,
+                                 const ons_arg* args, size_t arg_count, ons_error* error) {
   for (size_t i = 0; i < arg_count; ++i) {
     const ons_arg* arg = &args[i];
     if (!is_tensor(arg) || (arg->flags & ONS_ARG_STREAM_KNOWN)) continue;
@@ -110,7 +109,19 @@ ons_status ons__order_capture(const ons_kernel* kernel, ons__device* device,
         "kernel '%s', argument %zu ('%s'): the launch stream %p is being captured, and the "
         "stream of this argument is unknown, so its work cannot be part of the capture; the "
         "capture is untouched. Pass an array of a library that tells its stream",
-        kernel->name, i + 1, name_of(kernel, i, arg_count), target->stream);
+        kernel->name, i + 1, name_of(kernel, i, arg_count), stream);
   }
   return ONS_STATUS_OK;
+}
+
+ons_status ons__order_capture(const ons_kernel* kernel, ons__device* device,
+                              const ons__target* target, const ons_arg* args, size_t arg_count,
+                              ons__capture_state* out_state, ons_error* error) {
+  ons_status status =
+      device->backend->ops->capture_state(device, target->stream, out_state, error);
+  if (status || *out_state == ONS__CAPTURE_NONE) return status;
+  if (*out_state == ONS__CAPTURE_ELSEWHERE) {
+    return refuse_elsewhere(kernel, target->stream, error);
+  }
+  return check_captured(kernel, target->stream, args, arg_count, error);
 }

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 
 #include "runtime/backend.h"
+#include "runtime/base/attributes.h"
 #include "runtime/runtime.h"
 
 typedef struct ons__target {
@@ -20,7 +21,7 @@ typedef struct ons__target {
 /* Chooses the device (given, else that of the first tensor in GPU memory, else the CPU) and the
  * launch stream (given, else the first one known, else the legacy default stream). Touches no
  * stream and no driver. */
-ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
+ONS__HOT ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
                              const ons_arg* args, size_t arg_count, ons__target* out_target,
                              ons_error* error);
 
@@ -31,7 +32,7 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
 
 /* The capture state of the launch stream, refusing what a capture cannot take: a stream that may
  * not be touched at all, arguments that are ordered by other means than the stream itself. */
-ons_status ons__order_capture(const ons_kernel* kernel, ons__device* device,
+ONS__HOT ons_status ons__order_capture(const ons_kernel* kernel, ons__device* device,
                               const ons__target* target, const ons_arg* args, size_t arg_count,
                               ons__capture_state* out_state, ons_error* error);
 

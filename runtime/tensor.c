@@ -15,18 +15,6 @@ uint64_t ons__tensor_count(const DLTensor* tensor) {
   return count;
 }
 
-bool ons__tensor_is_dense(const DLTensor* tensor) {
-  if (tensor->ndim == 0 || !tensor->strides) return true;
-  int64_t expected = 1;
-  for (int32_t i = tensor->ndim - 1; i >= 0; --i) {
-    int64_t size = tensor->shape[i];
-    if (size != 1 && tensor->strides[i] != expected) return ons__tensor_is_empty(tensor);
-    /* Unsigned: a hostile shape may overflow, and then simply does not match. */
-    expected = (int64_t)((uint64_t)expected * (uint64_t)size);
-  }
-  return true;
-}
-
 bool ons__tensor_is_broadcast(const DLTensor* tensor) {
   if (!tensor->strides) return false;
   for (int32_t i = 0; i < tensor->ndim; ++i) {

@@ -38,8 +38,11 @@ static bool first_available(onspy_state* state, DLDevice* out_device) {
   ons_runtime* runtime = onspy_runtime(state);
   if (runtime == NULL) return false;
   int32_t count = 0;
-  bool gpu = ons_runtime_device_count(runtime, kDLCUDA, &count, NULL) == ONS_STATUS_OK &&
-             count > 0;
+  ons_status status;
+  Py_BEGIN_ALLOW_THREADS; /* the first time, the driver starts up */
+  status = ons_runtime_device_count(runtime, kDLCUDA, &count, NULL);
+  Py_END_ALLOW_THREADS;
+  bool gpu = status == ONS_STATUS_OK && count > 0;
   *out_device = (DLDevice){gpu ? kDLCUDA : kDLCPU, 0};
   return true;
 }

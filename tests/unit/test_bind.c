@@ -66,7 +66,8 @@ static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* de
   ons_kernel kernel = {.module = &module, .name = "k"};
   static ons__block block;
   size_t index = 99;
-  result.refusal = ons__bind(bound.plan, arg, device, &block, &index);
+  bool is_mixed = false;
+  result.refusal = ons__bind(bound.plan, arg, device, NULL, &block, &index, &is_mixed);
   if (result.refusal) {
     cr_assert(eq(sz, index, 0));
     result.status =

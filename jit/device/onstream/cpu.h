@@ -215,8 +215,7 @@ struct runner<void(P_...), kernel> {
 
   static const char* signature() { return typeid(void(P_...)).name(); }
 
-  // The parameters arrive by value: the loop must not reload them after every store. The
-  // counters are signed: GCC does not vectorise over those that may wrap.
+  // The counters are signed: GCC does not vectorise over those that may wrap.
   template <class B_>
   __attribute__((always_inline)) static inline void run_threads(
       const ons_cpu_launch& launch, B_ bound, P_... values) {
@@ -260,10 +259,11 @@ struct runner<void(P_...), kernel> {
     if (!done) run_threads(launch, no_bound(0), values...);
   }
 
+  // Launch and parameters are copies: no store of the kernel can change them.
   template <size_t... I_>
   __attribute__((always_inline)) static inline void run_blocks(
-      const ons_cpu_launch& launch, void* const* parameters, uint64_t first,
-      uint64_t last, indices<I_...>) {
+      const ons_cpu_launch launch, uint64_t first, uint64_t last, indices<I_...> all,
+      P_... values) {
     const uint32_t grid_x = launch.grid[0], grid_y = launch.grid[1];
     set(here.grid_size, grid_x, grid_y, launch.grid[2]);
     set(here.block_size, launch.block[0], launch.block[1], launch.block[2]);
@@ -272,8 +272,7 @@ struct runner<void(P_...), kernel> {
     uint32_t z = static_cast<uint32_t>(first / grid_x / grid_y);
     for (uint64_t block = first; block < last; ++block) {
       set(here.block, x, y, z);
-      run_block(launch, (uint64_t(x) + 1) * launch.block[0], indices<I_...>(),
-                *static_cast<P_*>(parameters[I_])...);
+      run_block(launch, (uint64_t(x) + 1) * launch.block[0], all, values...);
       if (++x < grid_x) continue;
       x = 0;
       if (++y < grid_y) continue;
@@ -282,12 +281,18 @@ struct runner<void(P_...), kernel> {
     }
   }
 
-  // A copy of the launch: no store can change it.
+  template <size_t... I_>
+  __attribute__((always_inline)) static inline void unpack(const ons_cpu_launch& launch,
+                                                           void* const* parameters,
+                                                           uint64_t first, uint64_t last,
+                                                           indices<I_...> all) {
+    run_blocks(launch, first, last, all, *static_cast<P_*>(parameters[I_])...);
+  }
+
   static void run(const ons_cpu_launch* launch, void* const* parameters, uint64_t first,
                   uint64_t last) {
-    const ons_cpu_launch own = *launch;
-    run_blocks(own, parameters, first, last,
-               typename make_indices<sizeof...(P_)>::type());
+    unpack(*launch, parameters, first, last,
+           typename make_indices<sizeof...(P_)>::type());
   }
 };
 

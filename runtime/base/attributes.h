@@ -1,0 +1,10 @@
+/* Where code lies. The path of a launch runs after a driver call that has emptied the caches, so its
+ * code is kept together and free of what only failures need. */
+#ifndef ONS_RUNTIME_BASE_ATTRIBUTES_H_
+#define ONS_RUNTIME_BASE_ATTRIBUTES_H_
+
+#define ONS__HOT __attribute__((hot))
+#define ONS__COLD __attribute__((cold, noinline))
+#define ONS__NOINLINE __attribute__((noinline))
+
+#endif /* ONS_RUNTIME_BASE_ATTRIBUTES_H_ */
