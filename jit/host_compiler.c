@@ -7,6 +7,7 @@
 #include "jit/embedded.h"
 #include "jit/host_log.h"
 #include "jit/host_options.h"
+#include "jit/source_guard.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/path.h"
@@ -99,7 +100,7 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
   ons__string_append(&text, "#include <onstream/cpu.h>\n#line 1 ");
   append_quoted(&text, request->name);
   ons__string_append(&text, "\n");
-  ons__string_append(&text, request->source);
+  bool is_guarded = ons__source_guard_append(request->source, &text) > 0;
   ons__string_append(&text, "\n\n"); /* the source may end in a backslash */
   for (size_t i = 0; with_kernels && i < request->kernel_count; ++i) {
     if (self->dropped[i]) continue;
@@ -109,8 +110,8 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
                         "%zu\"\n"
                         "extern \"C\" { extern ONS_CPU_EXPORT const ons_cpu_kernel "
                         "ons_cpu_kernel_%zu; const ons_cpu_kernel ons_cpu_kernel_%zu = "
-                        "ons_cpu::describe<decltype(%s), %s>(); }\n",
-                        i, i, i, name, name);
+                        "ons_cpu::describe<decltype(%s), %s, %s>(); }\n",
+                        i, i, i, name, name, is_guarded ? "true" : "false");
   }
   ons_status status =
       ons__string_ok(&text)

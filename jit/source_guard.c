@@ -9,12 +9,12 @@ enum { kMaxNames = 16 };
 
 /* The kernel at hand. */
 typedef struct body {
-  size_t depth;         /* open brackets of any kind; 0: not in a body */
-  bool at_statement;    /* does a statement begin? */
-  bool mentions_index;  /* the statement at hand does */
-  bool has_subscript;   /* ditto */
-  size_t index_count;   /* of `names`, variables computed from the thread's index */
-  size_t name_count;    /* the others are assigned to in the statement at hand */
+  size_t depth;        /* open brackets of any kind; 0: not in a body */
+  bool at_statement;   /* does a statement begin? */
+  bool mentions_index; /* the statement at hand does */
+  bool has_subscript;  /* ditto */
+  size_t index_count;  /* of `names`, variables computed from the thread's index */
+  size_t name_count;   /* the others are assigned to in the statement at hand */
   ons__token names[kMaxNames];
 } body;
 
@@ -67,16 +67,17 @@ static bool is_index(const body* self, const ons__token* word) {
   return false;
 }
 
-/* Is the '=' a part of "==", "!=", "<=" or ">="? Not when a line continuation splits them. */
+/* Is the '=' a part of "==", "!=", "<=" or ">="? Not when a line continuation splits
+ * them. */
 static bool is_comparison(const char* equals) {
   char before = equals[-1]; /* an open parenthesis precedes both */
   if (before == '<' || before == '>') return equals[-2] != before;
   return before == '!' || before == '=' || equals[1] == '=';
 }
 
-/* At the word `if`, past it. True where its parentheses hold one expression that compares an
- * index; `token` is then what follows them. Values from memory are no bounds: a loop that ends
- * at one is not vectorised. */
+/* At the word `if`, past it. True where its parentheses hold one expression that compares
+ * an index; `token` is then what follows them. Values from memory are no bounds: a loop
+ * that ends at one is not vectorised. */
 static bool read_condition(const body* self, ons__lexer* lexer, const char** out_begin,
                            const char** out_end, ons__token* token) {
   bool has_index = false;
@@ -147,15 +148,16 @@ static const char* choose_mark(ons__lexer lexer, ons__token token) {
   ons__lexer after_return = lexer;
   ons__token next = token;
   if (skip_return(&after_return, &next)) {
-    return is_word(&next, "else") ? NULL : "::ons_cpu_guard_return(";
+    return is_word(&next, "else") ? NULL : "::ons_cpu_guard_return(bool(";
   }
   bool is_last = skip_statement(&lexer, &token) && punctuation(&token) == '}';
-  return is_last ? "::ons_cpu_guard(" : NULL;
+  return is_last ? "::ons_cpu_guard(bool(" : NULL;
 }
 
 /* ---- kernels ---------------------------------------------------------------------- */
 
-/* From __global__ into the body; false where there is none. `token` becomes the last one read. */
+/* From __global__ into the body; false where there is none. `token` becomes the last one
+ * read. */
 static bool enter(ons__lexer* lexer, ons__token* token) {
   *token = ons__lexer_next(lexer);
   for (;;) {
@@ -196,8 +198,10 @@ static void follow(body* self, const ons__token* previous, const ons__token* tok
   if (self->at_statement) end_statement(self);
 }
 
-/* Behind an `if` where a statement begins; what is before `*written` has been appended. */
-static bool mark(const body* self, ons__lexer lexer, const char** written, ons__string* text) {
+/* Behind an `if` where a statement begins; what is before `*written` has been appended.
+ */
+static bool mark(const body* self, ons__lexer lexer, const char** written,
+                 ons__string* text) {
   ons__token token;
   const char* begin = NULL;
   const char* end = NULL;
@@ -207,7 +211,7 @@ static bool mark(const body* self, ons__lexer lexer, const char** written, ons__
   ons__string_append_bytes(text, *written, (size_t)(begin - *written));
   ons__string_append(text, name);
   ons__string_append_bytes(text, begin, (size_t)(end - begin));
-  ons__string_append(text, ")");
+  ons__string_append(text, "))");
   *written = end;
   return true;
 }
@@ -221,7 +225,8 @@ size_t ons__source_guard_append(const char* source, ons__string* text) {
   ons__token previous = {ONS__TOKEN_END, source, source};
   ons__token token = ons__lexer_next(&lexer);
   while (token.kind != ONS__TOKEN_END) {
-    bool is_kernel = is_word(&token, "__global__"); /* inside a body, a macro ate a brace */
+    bool is_kernel =
+        is_word(&token, "__global__"); /* inside a body, a macro ate a brace */
     if (is_kernel) {
       kernel = (body){0};
       if (!enter(&lexer, &token)) continue;

@@ -62,6 +62,13 @@ typedef struct ons__capture_info {
   void* graph; /* borrowed, when active */
 } ons__capture_info;
 
+typedef ons_status ons__launch_fn(ons__device* device, const ons__function* function,
+                                  const ons_launch* launch, void* stream,
+                                  void* const* parameters, size_t parameter_count,
+                                  ons_error* error);
+typedef ons_status ons__capture_state_fn(ons__device* device, void* stream,
+                                         ons__capture_state* out_state, ons_error* error);
+
 typedef struct ons__backend_ops {
   const char* name;          /* "cuda", "cpu" */
   DLDeviceType device_type;  /* of its own memory */
@@ -93,15 +100,12 @@ typedef struct ons__backend_ops {
 
   /* Enqueues. `parameters[i]` points at the i-th parameter's bytes, copied before it returns. The
      configuration has been checked against the limits. */
-  ons_status (*launch)(ons__device* device, const ons__function* function,
-                       const ons_launch* launch, void* stream, void* const* parameters,
-                       size_t parameter_count, ons_error* error);
+  ons__launch_fn* launch;
 
   /* Optional from here on: NULL on devices without streams. */
 
   /* Is the stream being captured? Never disturbs a capture. */
-  ons_status (*capture_state)(ons__device* device, void* stream, ons__capture_state* out_state,
-                              ons_error* error);
+  ons__capture_state_fn* capture_state;
   /* Ditto, with the graph. */
   ons_status (*capture_info)(ons__device* device, void* stream, ons__capture_info* out_info,
                              ons_error* error);

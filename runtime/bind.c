@@ -39,8 +39,8 @@ static ons__refusal check_writable(const ons_arg* arg, const ons__step* step) {
 
 static bool takes_dtype(const ons__step* step, const DLTensor* tensor) {
   uint32_t dtype = ons__dtype_word(tensor->dtype);
-  if (dtype == step->dtype || step->dtype == 0 || dtype == step->alternative) return true;
-  return dtype == step->lane && ons__tensor_count(tensor) % step->lane_count == 0;
+  if (dtype == step->dtype || step->dtype == 0 || dtype == step->more.also.alternative) return true;
+  return dtype == step->more.also.lane && ons__tensor_count(tensor) % step->lane_count == 0;
 }
 
 /* What pointers and views have in common; gives the address of element 0. */
@@ -136,7 +136,7 @@ static ons__refusal bind_int(const ons_arg* arg, const ons__step* step, unsigned
   switch (arg->kind) {
     case ONS_ARG_INT:
     case ONS_ARG_BOOL:
-      if (arg->value.i < step->low || arg->value.i > step->high) return ONS__REFUSED_RANGE;
+      if (arg->value.i < step->more.range.low || arg->value.i > step->more.range.high) return ONS__REFUSED_RANGE;
       memcpy(slot, &arg->value.i, sizeof(int64_t)); /* little-endian: the low bytes are first */
       return ONS__ACCEPTED;
     case ONS_ARG_UINT:
@@ -300,15 +300,14 @@ static ONS__NOINLINE ons__refusal bind_any(const ons_arg* arg, const ons__step* 
  * and on the launch stream, an integer in range, a float. False leaves all else, refusals included,
  * to bind_any. */
 static inline bool bind_common(const ons_arg* arg, const ons__step* step,
-                               const ons__device* device, const void* stream,
-                               unsigned char* slot) {
+                               DLDevice where, const void* stream, unsigned char* slot) {
   if (step->kind == ONS__STEP_POINTER && arg->kind == ONS_ARG_TENSOR && arg->value.tensor) {
     const DLTensor* tensor = arg->value.tensor;
-    uint32_t needed = device->device.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN;
+    uint32_t needed = where.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN;
     char* data = (char*)tensor->data + tensor->byte_offset;
     if (ons__dtype_word(tensor->dtype) != step->dtype ||
-        tensor->device.device_type != device->device.device_type ||
-        tensor->device.device_id != device->device.device_id ||
+        tensor->device.device_type != where.device_type ||
+        tensor->device.device_id != where.device_id ||
         (arg->flags & (step->forbidden | needed)) != needed || (needed && arg->stream != stream) ||
         !tensor->data || ((uintptr_t)data & step->align_mask) != 0 || tensor->ndim < 0 ||
         (tensor->ndim > 0 && !tensor->shape) || !ons__tensor_is_dense(tensor)) {
@@ -319,7 +318,7 @@ static inline bool bind_common(const ons_arg* arg, const ons__step* step,
   }
   if (step->kind == ONS__STEP_INT && arg->kind == ONS_ARG_INT) {
     memcpy(slot, &arg->value.i, sizeof(int64_t));
-    return arg->value.i >= step->low && arg->value.i <= step->high;
+    return arg->value.i >= step->more.range.low && arg->value.i <= step->more.range.high;
   }
   if (step->kind == ONS__STEP_FLOAT32 && arg->kind == ONS_ARG_FLOAT) {
     float narrow = (float)arg->value.f;
@@ -330,14 +329,14 @@ static inline bool bind_common(const ons_arg* arg, const ons__step* step,
 }
 
 ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, ons__device* device,
-                       const void* stream, ons__block* out_block, size_t* out_index,
-                       bool* out_is_mixed) {
+                       DLDevice where, const void* stream, ons__block* out_block,
+                       size_t* out_index, bool* out_is_mixed) {
   *out_is_mixed = false;
   for (size_t i = 0; i < plan->count; ++i) {
     const ons__step* step = &plan->steps[i];
     unsigned char* slot = out_block->bytes + step->offset;
     out_block->parameters[i] = slot;
-    if (bind_common(&args[i], step, device, stream, slot)) continue;
+    if (bind_common(&args[i], step, where, stream, slot)) continue;
     ons__refusal refusal = bind_any(&args[i], step, device, slot);
     if (refusal) {
       *out_index = i;

@@ -32,22 +32,30 @@ typedef enum ons__step_kind {
   ONS__STEP_BYTES
 } ons__step_kind;
 
+/* One parameter. Half a cache line: a launch reads them all. */
 typedef struct ons__step {
   uint8_t kind;       /* ons__step_kind */
   uint8_t is_const;   /* pointers and views */
   uint8_t ndim;       /* views */
   uint8_t index_bits; /* views */
-  uint32_t forbidden; /* ons_arg_flags that refuse a tensor at once: none for const */
-  uint32_t dtype;       /* ons__dtype_word; 0: any */
-  uint32_t alternative; /* 0: none */
-  uint32_t lane;        /* of a vector pointer (float4*): a tensor of this dtype is taken when the
-                           lanes divide its size; 0: none */
-  uint32_t lane_count;
-  uint32_t align_mask;  /* of the data pointer */
-  uint32_t offset;      /* in the block */
-  uint32_t size_bytes;
-  int64_t low; /* ONS__STEP_INT */
-  int64_t high;
+  uint8_t forbidden;  /* ons_arg_flags that refuse a tensor at once: none for const */
+  uint8_t align_mask; /* of the data pointer */
+  uint8_t lane_count; /* of a vector pointer */
+  uint8_t reserved;
+  uint16_t offset; /* in the block */
+  uint16_t size_bytes;
+  uint32_t dtype; /* ons__dtype_word; 0: any */
+  union {
+    struct {
+      uint32_t alternative; /* 0: none */
+      uint32_t lane; /* of a vector pointer (float4*): a tensor of this dtype is taken when the lanes
+                        divide its size; 0: none */
+    } also;
+    struct {
+      int64_t low;
+      int64_t high;
+    } range; /* ONS__STEP_INT */
+  } more;
 } ons__step;
 
 typedef struct ons__plan {
@@ -95,11 +103,11 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
 struct ons__device;
 struct ons__bound;
 
-/* Checks `plan->count` arguments for a launch on `device` and `stream`, and fills the block. On a
+/* Checks `plan->count` arguments for a launch on `device` (which is `where`) and `stream`, and fills the block. On a
  * refusal returns the reason with |out_index| set; nothing else is then of use. |out_is_mixed| tells
  * whether a tensor is on a stream that is spelt differently. */
 ONS__HOT ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
-                                struct ons__device* device, const void* stream,
+                                struct ons__device* device, DLDevice where, const void* stream,
                                 ons__block* out_block, size_t* out_index, bool* out_is_mixed);
 
 /* The message and status for a refusal. */

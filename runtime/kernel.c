@@ -125,9 +125,12 @@ static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* ent
     status = ons__plan_create(allocator, kernel->name, bound->signature, &bound->plan, error);
   }
   if (status) return status;
+  bound->limits = bound->device->limits;
   uint32_t own_limit = bound->function.attributes.max_threads_per_block;
-  bound->threads_max = bound->device->limits.threads_per_block;
-  if (own_limit != 0 && own_limit < bound->threads_max) bound->threads_max = own_limit;
+  if (own_limit != 0 && own_limit < bound->limits.threads_per_block) {
+    bound->limits.threads_per_block = own_limit;
+  }
+  bound->limits.shared_bytes = bound->function.attributes.max_dynamic_shared_bytes;
   bound->text = signature_text(kernel, bound->signature);
   return bound->text ? ONS_STATUS_OK : ons__error_no_memory(error);
 }
@@ -175,6 +178,8 @@ static ons_status bind(ons_kernel* kernel, DLDevice device, int slot, ons__bound
   bound->entry = entry;
   bound->device = entry->device;
   bound->ops = entry->device->backend->ops;
+  bound->launch = bound->ops->launch;
+  bound->capture_state = bound->ops->capture_state;
   bound->loaded = loaded;
   ons__loaded_retain(loaded);
   status = bind_function(kernel, image_kernel, bound, error);

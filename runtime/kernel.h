@@ -10,14 +10,17 @@
 #include "runtime/program.h"
 #include "runtime/signature.h"
 
-/* A kernel on one device. Immutable once published; lives as long as the kernel. */
+/* A kernel on one device. Immutable once published; lives as long as the kernel. What a launch reads
+ * comes first and is copied here from wherever it belongs. */
 typedef struct ons__bound {
-  ons__device_entry* entry;
-  ons__device* device;
-  const ons__backend_ops* ops;
-  ons__function function;
-  uint32_t threads_max; /* per block: the lesser of the device's and the function's limit */
   ons__plan* plan;
+  ons__device* device;
+  ons__launch_fn* launch;
+  ons__capture_state_fn* capture_state; /* NULL on devices without streams */
+  ons__device_limits limits; /* the lesser of the device's and the function's */
+  ons__device_entry* entry;
+  ons__function function;
+  const ons__backend_ops* ops;
   ons__signature* signature;
   char* text;          /* the signature for people */
   ons__loaded* loaded; /* retained */

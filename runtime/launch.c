@@ -63,21 +63,21 @@ static ONS__COLD ons_status explain_config(const ons_kernel* kernel, const ons__
     return refuse_size(kernel, "the number of threads per block", '\0', threads,
                        limits->threads_per_block, error);
   }
-  if (threads > bound->threads_max) {
+  if (threads > bound->limits.threads_per_block) {
     return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
                           "kernel '%s': the number of threads per block is %u, but this kernel "
                           "with its %u registers per thread and its launch bounds runs at most "
                           "%u",
                           kernel->name, threads, bound->function.attributes.register_count,
-                          bound->threads_max);
+                          bound->limits.threads_per_block);
   }
   return refuse_size(kernel, "dynamic shared memory per block, in bytes,", '\0',
                      launch->shared_bytes,
-                     bound->function.attributes.max_dynamic_shared_bytes, error);
+                     bound->limits.shared_bytes, error);
 }
 
 static bool config_fits(const ons__bound* bound, const ons_launch* launch) {
-  const ons__device_limits* limits = &bound->device->limits;
+  const ons__device_limits* limits = &bound->limits;
   const uint32_t* grid = launch->grid;
   const uint32_t* block = launch->block;
   if (grid[0] > limits->grid[0] || grid[1] > limits->grid[1] || grid[2] > limits->grid[2]) {
@@ -88,8 +88,8 @@ static bool config_fits(const ons__bound* bound, const ons_launch* launch) {
       block[2] - 1 >= limits->block[2]) {
     return false;
   }
-  return (uint64_t)block[0] * block[1] * block[2] <= bound->threads_max &&
-         launch->shared_bytes <= bound->function.attributes.max_dynamic_shared_bytes;
+  return (uint64_t)block[0] * block[1] * block[2] <= limits->threads_per_block &&
+         launch->shared_bytes <= limits->shared_bytes;
 }
 
 /* ---- what lives on after the launch ------------------------------------------------------ */
@@ -153,9 +153,9 @@ static void release_retained(const ons_launch* launch) {
 static ons_status driver_launch(const ons_kernel* kernel, ons__bound* bound,
                                 const ons_launch* launch, const ons__target* target,
                                 const ons__block* block, ons_error* error) {
-  ons_status status = bound->ops->launch(bound->device, &bound->function, launch,
-                                         target->stream, block->parameters,
-                                         bound->plan->count, error);
+  ons_status status =
+      bound->launch(bound->device, &bound->function, launch, target->stream,
+                    block->parameters, bound->plan->count, error);
   if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
   return status;
 }
@@ -210,20 +210,26 @@ ONS__HOT ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* laun
   ons__block block;
   size_t index = 0;
   bool is_mixed = false;
-  ons__refusal refusal = ons__bind(bound->plan, args, bound->device, target.stream, &block,
+  ons__refusal refusal = ons__bind(bound->plan, args, bound->device, target.device, target.stream, &block,
                                    &index, &is_mixed);
   if (refusal) return ons__bind_explain(kernel, bound, refusal, args, index, error);
   if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
 
   ons__retire_poll(&bound->entry->retire);
   ons__capture_state state = ONS__CAPTURE_NONE;
-  if (bound->ops->capture_state) {
+  if (bound->capture_state) {
     if (is_mixed) {
       status = ons__order_check(kernel, bound->device, &target, args, arg_count, error);
       if (status) return status;
     }
-    status = ons__order_capture(kernel, bound->device, &target, args, arg_count, &state, error);
+#ifndef ONS_EXPERIMENT_NO_QUERY
+    status = bound->capture_state(bound->device, target.stream, &state, error);
     if (status) return status;
+#endif
+    if (state != ONS__CAPTURE_NONE) {
+      status = ons__order_check_capture(kernel, state, &target, args, arg_count, error);
+      if (status) return status;
+    }
   }
   if (launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0) {
     release_retained(launch);
@@ -252,12 +258,14 @@ ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
   status =
       ons__runtime_device(kernel->module->runtime, target.device, &entry, error);
   if (status) return status;
+  ons__device* device = entry->device;
+  const ons__backend_ops* ops = device->backend->ops;
   ons__capture_state state = ONS__CAPTURE_NONE;
-  if (entry->device->backend->ops->capture_state) {
-    status = ons__order_check(kernel, entry->device, &target, args, arg_count, error);
-    if (!status) {
-      status = ons__order_capture(kernel, entry->device, &target, args, arg_count, &state,
-                                  error);
+  if (ops->capture_state) {
+    status = ons__order_check(kernel, device, &target, args, arg_count, error);
+    if (!status) status = ops->capture_state(device, target.stream, &state, error);
+    if (!status && state != ONS__CAPTURE_NONE) {
+      status = ons__order_check_capture(kernel, state, &target, args, arg_count, error);
     }
     if (status) return status;
   }

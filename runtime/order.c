@@ -86,19 +86,17 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
   return ONS_STATUS_OK;
 }
 
-static ONS__COLD ons_status refuse_elsewhere(const ons_kernel* kernel, const void* stream,
-                                             ons_error* error) {
-  return ons__error_set(error, ONS_STATUS_CAPTURE,
-                        "kernel '%s': the launch would go to the legacy default stream %p "
-                        "while another stream that synchronises with it is being captured; "
-                        "the capture is untouched. Launch on the capturing stream, or on a "
-                        "non-blocking one",
-                        kernel->name, stream);
-}
-
-/* What was ordered by other means than the stream cannot be part of the capture. */
-static ons_status check_captured(const ons_kernel* kernel, const void* stream,
-                                 const ons_arg* args, size_t arg_count, ons_error* error) {
+ons_status ons__order_check_capture(const ons_kernel* kernel, ons__capture_state state,
+                                    const ons__target* target, const ons_arg* args,
+                                    size_t arg_count, ons_error* error) {
+  if (state == ONS__CAPTURE_ELSEWHERE) {
+    return ons__error_set(error, ONS_STATUS_CAPTURE,
+                          "kernel '%s': the launch would go to the legacy default stream %p "
+                          "while another stream that synchronises with it is being captured; "
+                          "the capture is untouched. Launch on the capturing stream, or on a "
+                          "non-blocking one",
+                          kernel->name, target->stream);
+  }
   for (size_t i = 0; i < arg_count; ++i) {
     const ons_arg* arg = &args[i];
     if (!is_tensor(arg) || (arg->flags & ONS_ARG_STREAM_KNOWN)) continue;
@@ -109,19 +107,7 @@ static ons_status check_captured(const ons_kernel* kernel, const void* stream,
         "kernel '%s', argument %zu ('%s'): the launch stream %p is being captured, and the "
         "stream of this argument is unknown, so its work cannot be part of the capture; the "
         "capture is untouched. Pass an array of a library that tells its stream",
-        kernel->name, i + 1, name_of(kernel, i, arg_count), stream);
+        kernel->name, i + 1, name_of(kernel, i, arg_count), target->stream);
   }
   return ONS_STATUS_OK;
-}
-
-ons_status ons__order_capture(const ons_kernel* kernel, ons__device* device,
-                              const ons__target* target, const ons_arg* args, size_t arg_count,
-                              ons__capture_state* out_state, ons_error* error) {
-  ons_status status =
-      device->backend->ops->capture_state(device, target->stream, out_state, error);
-  if (status || *out_state == ONS__CAPTURE_NONE) return status;
-  if (*out_state == ONS__CAPTURE_ELSEWHERE) {
-    return refuse_elsewhere(kernel, target->stream, error);
-  }
-  return check_captured(kernel, target->stream, args, arg_count, error);
 }

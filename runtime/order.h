@@ -30,10 +30,11 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
                             const ons__target* target, const ons_arg* args, size_t arg_count,
                             ons_error* error);
 
-/* The capture state of the launch stream, refusing what a capture cannot take: a stream that may
- * not be touched at all, arguments that are ordered by other means than the stream itself. */
-ONS__HOT ons_status ons__order_capture(const ons_kernel* kernel, ons__device* device,
-                              const ons__target* target, const ons_arg* args, size_t arg_count,
-                              ons__capture_state* out_state, ons_error* error);
+/* Refuses what a capture cannot take: a stream that may not be touched at all, arguments that are
+ * ordered by other means than the stream itself. Called when the state is not NONE. */
+ONS__COLD ons_status ons__order_check_capture(const ons_kernel* kernel,
+                                              ons__capture_state state,
+                                              const ons__target* target, const ons_arg* args,
+                                              size_t arg_count, ons_error* error);
 
 #endif /* ONS_RUNTIME_ORDER_H_ */

@@ -27,13 +27,13 @@ static bool scalar_step(DLDataType dtype, ons__step* step) {
     case kDLInt:
       step->kind = ONS__STEP_INT;
       if (dtype.bits > 64) return false;
-      step->low = dtype.bits == 64 ? INT64_MIN : -((int64_t)1 << (dtype.bits - 1));
-      step->high = -(step->low + 1);
+      step->more.range.low = dtype.bits == 64 ? INT64_MIN : -((int64_t)1 << (dtype.bits - 1));
+      step->more.range.high = -(step->more.range.low + 1);
       return true;
     case kDLUInt:
       if (dtype.bits > 64) return false;
       step->kind = dtype.bits == 64 ? ONS__STEP_UINT64 : ONS__STEP_INT;
-      step->high = dtype.bits == 64 ? 0 : ((int64_t)1 << dtype.bits) - 1;
+      step->more.range.high = dtype.bits == 64 ? 0 : ((int64_t)1 << dtype.bits) - 1;
       return true;
     case kDLBool:
       step->kind = ONS__STEP_BOOL;
@@ -57,7 +57,7 @@ static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
   step->forbidden = parameter->is_const ? 0 : ONS_ARG_READ_ONLY | ONS_ARG_REQUIRES_GRAD;
   step->ndim = parameter->ndim;
   step->index_bits = parameter->index_bits;
-  step->size_bytes = parameter->size_bytes;
+  step->size_bytes = (uint16_t)parameter->size_bytes;
   switch (parameter->kind) {
     case ONS_PARAMETER_POINTER:
     case ONS_PARAMETER_VIEW:
@@ -66,14 +66,14 @@ static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
       if (parameter->dtype.bits == 0) return NULL;
       step->dtype = ons__dtype_word(parameter->dtype);
       if (parameter->alternative.bits) {
-        step->alternative = ons__dtype_word(parameter->alternative);
+        step->more.also.alternative = ons__dtype_word(parameter->alternative);
       }
       if (parameter->dtype.lanes > 1 && parameter->kind == ONS_PARAMETER_POINTER) {
         DLDataType lane = {parameter->dtype.code, parameter->dtype.bits, 1};
-        step->lane = ons__dtype_word(lane);
-        step->lane_count = parameter->dtype.lanes;
+        step->more.also.lane = ons__dtype_word(lane);
+        step->lane_count = (uint8_t)parameter->dtype.lanes;
       }
-      step->align_mask = element_alignment(parameter->dtype) - 1;
+      step->align_mask = (uint8_t)(element_alignment(parameter->dtype) - 1);
       return NULL;
     case ONS_PARAMETER_SCALAR:
       if (scalar_step(parameter->dtype, step)) return NULL;
@@ -103,7 +103,7 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
     uint32_t alignment = parameter->align_bytes > 8 ? 16 : 8;
     offset = (offset + alignment - 1) & ~(uint64_t)(alignment - 1);
     if (!reason && parameter->align_bytes > 16) reason = "its alignment is above 16 bytes";
-    if (!reason && offset + step->size_bytes + 8 > ONS__BLOCK_BYTES_MAX) {
+    if (!reason && offset + parameter->size_bytes + 8 > ONS__BLOCK_BYTES_MAX) {
       reason = "the parameters take more than 4096 bytes";
     }
     if (reason) {
@@ -111,7 +111,7 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
       ons__free(allocator, plan);
       return status;
     }
-    step->offset = (uint32_t)offset;
+    step->offset = (uint16_t)offset;
     offset += step->size_bytes > 8 ? step->size_bytes : 8;
   }
   *out_plan = plan;

@@ -9,8 +9,7 @@ static const char used_versioned_name[] = "used_dltensor_versioned";
 static const char legacy_name[] = "dltensor";
 static const char used_legacy_name[] = "used_dltensor";
 
-/* ---- capsules
- * ------------------------------------------------------------------------------ */
+/* ---- capsules --------------------------------------------------------------------- */
 
 static void release_versioned(void* object) {
   DLManagedTensorVersioned* managed = object;
@@ -81,8 +80,7 @@ static bool take_capsule(onspy_call* call, size_t index, PyObject* object,
   return true;
 }
 
-/* ---- __dlpack__
- * ---------------------------------------------------------------------------- */
+/* ---- __dlpack__ ------------------------------------------------------------------- */
 
 /* Was the exception raised by the call itself, the callee not knowing a keyword? One
  * raised inside a Python function has that function's frame in its traceback. */
@@ -274,8 +272,7 @@ bool onspy_call_ask_output(onspy_call* call, size_t index, PyObject* object) {
   return taken;
 }
 
-/* ---- by kind
- * ------------------------------------------------------------------------------- */
+/* ---- by kind ---------------------------------------------------------------------- */
 
 static bool refuse_unknown(onspy_call* call, size_t index, PyObject* object) {
   const char* name = Py_TYPE(object)->tp_name;

@@ -190,6 +190,33 @@ typedef enum onspy_library {
   ONSPY_LIBRARY_NUMBA
 } onspy_library;
 
+/* How torch is asked what its exchange table does not look at; see torch.c. */
+typedef struct onspy_torch {
+  size_t offset; /* of the C++ tensor in the Python object; 0: ask slowly */
+  bool (*is_neg)(const void* tensor);
+  bool (*is_conj)(const void* tensor);
+  bool (*requires_grad)(const void* implementation);
+  PyGetSetDef* grad_getset; /* these: only for asking slowly */
+  PyCFunction neg_method;
+  PyCFunction conj_method;
+} onspy_torch;
+
+enum { ONSPY_TORCH_REQUIRES_GRAD = 1, ONSPY_TORCH_NEG = 2, ONSPY_TORCH_CONJ = 4 };
+
+/* |tensor_class| is torch.Tensor. False without an exception where torch cannot be asked. */
+bool onspy_torch_find(PyTypeObject* tensor_class, onspy_torch* out_torch);
+int onspy_torch_ask_slowly(const onspy_torch* torch, PyObject* tensor);
+
+/* The ONSPY_TORCH_* that hold for a tensor; -1 with an exception. */
+static inline int onspy_torch_ask(const onspy_torch* torch, PyObject* tensor) {
+  if (torch->offset == 0) return onspy_torch_ask_slowly(torch, tensor);
+  const char* object = (const char*)tensor + torch->offset;
+  const void* implementation = *(const void* const*)object;
+  return (torch->requires_grad(implementation) ? ONSPY_TORCH_REQUIRES_GRAD : 0) |
+         (torch->is_neg(object) ? ONSPY_TORCH_NEG : 0) |
+         (torch->is_conj(object) ? ONSPY_TORCH_CONJ : 0);
+}
+
 /* What is known of an exact type. Immutable, and owned by the state for its whole life,
  * so that call sites may point at it. */
 struct onspy_producer {
@@ -198,11 +225,7 @@ struct onspy_producer {
   onspy_library library;
   bool has_dlpack;
   const DLPackExchangeAPI* exchange;
-  /* torch: its own checks, which the exchange table skips; NULL elsewhere. Owners are in
-     the type's method table, which the reference to the type keeps. */
-  PyGetSetDef* requires_grad;
-  PyCFunction is_neg;
-  PyCFunction is_conj;
+  onspy_torch torch; /* of torch's types only */
   intptr_t (*cupy_stream)(void); /* of the current device; NULL with several devices */
 };
 

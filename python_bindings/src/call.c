@@ -13,8 +13,7 @@ static void release_all(ons_retained* entries, size_t count) {
   for (size_t i = 0; i < count; ++i) entries[i].release(entries[i].object);
 }
 
-/* ---- the first pass
- * ---------------------------------------------------------------------- */
+/* ---- the first pass --------------------------------------------------------------- */
 
 static const onspy_producer* producer_at(onspy_call* call, size_t index,
                                          PyTypeObject* type, onspy_producer* scratch) {
@@ -75,8 +74,7 @@ static bool borrow_again(onspy_call* call) {
   return true;
 }
 
-/* ---- the second pass
- * ---------------------------------------------------------------------- */
+/* ---- the second pass -------------------------------------------------------------- */
 
 /* No pending argument is of unknown order under capture: ons_launch_resolve has refused
  * that. */
@@ -113,8 +111,7 @@ static bool second_pass(onspy_call* call, ons_launch* launch) {
   return true;
 }
 
-/* ---- the first call
- * ------------------------------------------------------------------------ */
+/* ---- the first call --------------------------------------------------------------- */
 
 /* Compiles for the device that the launch will be on, so that the signature is known
  * before the arguments are looked at more closely: the first device array's, else the
@@ -136,8 +133,7 @@ static bool prepare_for_arguments(onspy_call* call) {
   return onspy_kernel_prepare(call->kernel, device);
 }
 
-/* ---- launching
- * ------------------------------------------------------------------------------ */
+/* ---- launching -------------------------------------------------------------------- */
 
 static bool is_long(const onspy_call* call) {
   const ons_launch* launch = call->launch;

@@ -6,8 +6,7 @@
 
 #include "binding.h"
 
-/* ---- the tree
- * --------------------------------------------------------------------------- */
+/* ---- the tree --------------------------------------------------------------------- */
 
 static PyObject* error_class(PyObject* module, const char* name, PyObject* bases,
                              const char* doc, PyObject* dict) {
@@ -98,8 +97,7 @@ bool onspy_errors_create(onspy_state* state, PyObject* module) {
          create_mixed(state, module);
 }
 
-/* ---- raising
- * ---------------------------------------------------------------------------- */
+/* ---- raising ---------------------------------------------------------------------- */
 
 static PyObject* class_of(const onspy_state* state, ons_status status) {
   switch (status) {

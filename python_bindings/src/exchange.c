@@ -2,37 +2,10 @@
  */
 #include "binding.h"
 
-/* Calls a C method of no arguments that returns a bool; -1 with an exception. */
-static int ask_flag(PyCFunction method, PyObject* object) {
-  PyObject* answer = method(object, NULL);
-  if (answer == NULL) return -1;
-  int flag = answer == Py_True;
-  Py_DECREF(answer);
-  return flag;
-}
-
-/* Could the tensor be a lazily negated view? What public operations there are make those
- * by taking the imaginary part of a conjugated complex tensor, every second number of its
- * memory: so none whose strides, over more than one element, are not all even. Asking
- * torch costs 66 ns. */
-static bool may_be_negative(const DLTensor* tensor) {
-  for (int32_t i = tensor->ndim - 1; i >= 0; --i) {
-    if (tensor->shape[i] > 1 && (tensor->strides[i] & 1) != 0) return false;
-  }
-  return true;
-}
-
 /* torch marks lazily negated and conjugated views with a bit that the exchange table does
  * not look at: the memory holds other values than the tensor has. */
-static bool check_lazy_bits(onspy_call* call, size_t index, PyObject* object,
-                            const onspy_producer* producer) {
-  const DLTensor* tensor = &call->tensors[index];
-  int negative = may_be_negative(tensor) ? ask_flag(producer->is_neg, object) : 0;
-  int conjugate =
-      tensor->dtype.code == kDLComplex ? ask_flag(producer->is_conj, object) : 0;
-  if (negative < 0 || conjugate < 0) return false;
-  if (negative == 0 && conjugate == 0) return true;
-  const char* bit = negative ? "neg" : "conj";
+static bool refuse_lazy_view(onspy_call* call, size_t index, int marks) {
+  const char* bit = marks & ONSPY_TORCH_NEG ? "neg" : "conj";
   onspy_raise_argument(
       call->kernel, index, call->state->error_argument_value,
       "a tensor that is a lazy %s view, whose memory holds other values; pass "
@@ -110,14 +83,10 @@ bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
   if (!onspy_on_host(tensor->device) && !set_stream(call, index, producer)) return false;
   uint32_t traits = onspy_traits(call->kernel, index);
   if (producer->library == ONSPY_LIBRARY_TORCH) {
-    if (!check_lazy_bits(call, index, object, producer)) return false;
-    if (traits & ONSPY_PARAMETER_WRITTEN) {
-      PyGetSetDef* getset = producer->requires_grad;
-      PyObject* grad = getset->get(object, getset->closure);
-      if (grad == NULL) return false;
-      if (grad == Py_True) arg->flags |= ONS_ARG_REQUIRES_GRAD;
-      Py_DECREF(grad);
-    }
+    int marks = onspy_torch_ask(&producer->torch, object);
+    if (marks < 0) return false;
+    if (marks & ONSPY_TORCH_REQUIRES_GRAD) arg->flags |= ONS_ARG_REQUIRES_GRAD;
+    if (marks & ~ONSPY_TORCH_REQUIRES_GRAD) return refuse_lazy_view(call, index, marks);
   }
   if (traits & ONSPY_PARAMETER_VALUE)
     return onspy_scalar_from_tensor(call, index, object);

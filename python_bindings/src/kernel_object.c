@@ -3,8 +3,7 @@
 
 #include "binding.h"
 
-/* ---- construction
- * ----------------------------------------------------------------------- */
+/* ---- construction ----------------------------------------------------------------- */
 
 PyObject* onspy_kernel_new(onspy_module* module, PyObject* name) {
   onspy_state* state = module->state;
@@ -31,8 +30,7 @@ PyObject* onspy_kernel_new(onspy_module* module, PyObject* name) {
   return (PyObject*)self;
 }
 
-/* ---- preparation
- * ------------------------------------------------------------------------ */
+/* ---- preparation ------------------------------------------------------------------ */
 
 static uint32_t traits_of(const ons_parameter* parameter) {
   bool tensor =
@@ -86,8 +84,7 @@ bool onspy_kernel_prepare(onspy_kernel* self, DLDevice device) {
   return status == ONS_STATUS_OK && learn_signature(self);
 }
 
-/* ---- grid and block
- * --------------------------------------------------------------------- */
+/* ---- grid and block --------------------------------------------------------------- */
 
 static bool parse_extent(PyObject* object, const char* what, uint32_t* out_extent) {
   PyObject* number = PyBool_Check(object) ? NULL : PyNumber_Index(object);
@@ -146,8 +143,7 @@ bool onspy_launch_parse(onspy_state* state, PyObject* grid, PyObject* block,
   return true;
 }
 
-/* ---- methods
- * ---------------------------------------------------------------------------- */
+/* ---- methods ---------------------------------------------------------------------- */
 
 static PyObject* kernel_subscript(PyObject* self, PyObject* key) {
   return onspy_launcher_new((onspy_kernel*)self, key);
@@ -254,8 +250,7 @@ static PyObject* kernel_repr(PyObject* self) {
                               signature != NULL ? signature : ons_kernel_name(handle));
 }
 
-/* ---- the type
- * --------------------------------------------------------------------------- */
+/* ---- the type --------------------------------------------------------------------- */
 
 static int kernel_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));

@@ -1,8 +1,7 @@
 /* kernel[grid, block]: a kernel with a launch configuration, ready to be called. */
 #include "binding.h"
 
-/* ---- construction
- * ----------------------------------------------------------------------- */
+/* ---- construction ----------------------------------------------------------------- */
 
 /* From the free list where possible: kernel[g, b](...) makes one for every call. */
 static onspy_launcher* launcher_alloc(onspy_state* state) {
@@ -48,8 +47,7 @@ PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {
   return (PyObject*)self;
 }
 
-/* ---- calling
- * ---------------------------------------------------------------------------- */
+/* ---- calling ---------------------------------------------------------------------- */
 
 static PyObject* refuse_keywords(const onspy_kernel* kernel, PyObject* kwnames) {
   const char* signature = ons_kernel_signature(kernel->handle);
@@ -70,8 +68,7 @@ static PyObject* launcher_vectorcall(PyObject* object, PyObject* const* args,
                            (size_t)PyVectorcall_NARGS(nargsf));
 }
 
-/* ---- the type
- * --------------------------------------------------------------------------- */
+/* ---- the type --------------------------------------------------------------------- */
 
 static PyObject* launcher_repr(PyObject* object) {
   const onspy_launcher* self = (onspy_launcher*)object;

@@ -3,8 +3,7 @@
 
 #include "binding.h"
 
-/* ---- the runtime
- * ------------------------------------------------------------------------ */
+/* ---- the runtime ------------------------------------------------------------------ */
 
 PyObject* onspy_helpers(onspy_state* state) {
   if (state->helpers == NULL) state->helpers = PyImport_ImportModule("onstream._helpers");
@@ -49,8 +48,7 @@ ons_runtime* onspy_runtime(onspy_state* state) {
   return state->runtime;
 }
 
-/* ---- functions
- * -------------------------------------------------------------------------- */
+/* ---- functions -------------------------------------------------------------------- */
 
 PyDoc_STRVAR(
     load_doc,
@@ -118,8 +116,7 @@ static PyMethodDef methods[] = {
     {"_stream_wait", stream_wait, METH_VARARGS, stream_wait_doc},
     {NULL, NULL, 0, NULL}};
 
-/* ---- set-up
- * ----------------------------------------------------------------------------- */
+/* ---- set-up ----------------------------------------------------------------------- */
 
 static bool intern_names(onspy_state* state) {
 #define INTERN(id, text)                              \

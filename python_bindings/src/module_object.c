@@ -3,8 +3,7 @@
 
 #include "binding.h"
 
-/* ---- construction
- * ----------------------------------------------------------------------- */
+/* ---- construction ----------------------------------------------------------------- */
 
 /* Borrowed UTF-8; refuses what the C side would cut short. */
 static const char* text_of(PyObject* object, const char* what) {
@@ -174,8 +173,7 @@ done:
   return self;
 }
 
-/* ---- kernels
- * ---------------------------------------------------------------------------- */
+/* ---- kernels ---------------------------------------------------------------------- */
 
 /* The kernel of that name (new reference), made at the first need. */
 static PyObject* kernel_of(onspy_module* self, PyObject* name) {
@@ -277,8 +275,7 @@ static PyObject* module_prepare(PyObject* object, PyObject* args, PyObject* kwar
   return result;
 }
 
-/* ---- the type
- * --------------------------------------------------------------------------- */
+/* ---- the type --------------------------------------------------------------------- */
 
 static PyObject* module_repr(PyObject* object) {
   onspy_module* self = (onspy_module*)object;

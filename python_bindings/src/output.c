@@ -3,8 +3,7 @@
 
 #include "binding.h"
 
-/* ---- the type
- * ------------------------------------------------------------------------------ */
+/* ---- the type --------------------------------------------------------------------- */
 
 static PyObject* output_new(onspy_state* state, PyObject* like, PyObject* shape,
                             PyObject* dtype) {
@@ -59,8 +58,7 @@ PyObject* onspy_output_like(onspy_state* state, PyObject* like) {
   return output_new(state, like, NULL, NULL);
 }
 
-/* ---- allocation through an exchange table
- * --------------------------------------------------- */
+/* ---- allocation through an exchange table ----------------------------------------- */
 
 /* Called by the table's allocator, maybe without the GIL. */
 static void set_error(void* context, const char* kind, const char* message) {
@@ -119,8 +117,7 @@ static bool fill_prototype(onspy_call* call, const onspy_output* output,
   return onspy_dtype_from_name(name, &out_prototype->dtype);
 }
 
-/* ---- allocation by a library's own function
- * -------------------------------------------------- */
+/* ---- allocation by a library's own function --------------------------------------- */
 
 /* The helpers' name for allocating like an array, or by shape and dtype (borrowed); NULL
  * where the library has none. */
@@ -163,8 +160,7 @@ static bool check_capture(onspy_call* call, size_t index,
   return false;
 }
 
-/* ---- one output
- * ------------------------------------------------------------------------------ */
+/* ---- one output ------------------------------------------------------------------- */
 
 /* The array to take after, borrowed: like's, else the first array among the arguments. */
 static PyObject* find_model(onspy_call* call, size_t index, const onspy_output* output) {
@@ -252,8 +248,7 @@ bool onspy_outputs_finish(onspy_call* call) {
   return true;
 }
 
-/* ---- the type's slots
- * ------------------------------------------------------------------------ */
+/* ---- the type's slots ------------------------------------------------------------- */
 
 static PyObject* output_repr(PyObject* object) {
   const onspy_output* self = (onspy_output*)object;

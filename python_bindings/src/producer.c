@@ -99,32 +99,6 @@ static bool table_is_trusted(onspy_state* state, PyTypeObject* type) {
   return find_base(state, type, "cuda", "StridedMemoryView") == NULL;
 }
 
-/* torch's own tests, as functions to be called directly: an attribute access would cost
- * several times as much. They are those of torch.Tensor, whatever a subclass overrides.
- */
-static bool find_torch_checks(onspy_state* state, onspy_producer* producer) {
-  PyObject* base = (PyObject*)find_base(state, producer->type, "torch", "Tensor");
-  PyObject* grad = PyObject_GetAttrString(base, "requires_grad");
-  PyObject* neg = PyObject_GetAttrString(base, "is_neg");
-  PyObject* conj = PyObject_GetAttrString(base, "is_conj");
-  bool found = grad != NULL && Py_IS_TYPE(grad, &PyGetSetDescr_Type) && neg != NULL &&
-               Py_IS_TYPE(neg, &PyMethodDescr_Type) && conj != NULL &&
-               Py_IS_TYPE(conj, &PyMethodDescr_Type);
-  if (found) {
-    PyMethodDef* neg_method = ((PyMethodDescrObject*)neg)->d_method;
-    PyMethodDef* conj_method = ((PyMethodDescrObject*)conj)->d_method;
-    found = neg_method->ml_flags == METH_NOARGS && conj_method->ml_flags == METH_NOARGS;
-    producer->requires_grad = ((PyGetSetDescrObject*)grad)->d_getset;
-    producer->is_neg = neg_method->ml_meth;
-    producer->is_conj = conj_method->ml_meth;
-  }
-  Py_XDECREF(grad);
-  Py_XDECREF(neg);
-  Py_XDECREF(conj);
-  PyErr_Clear();
-  return found;
-}
-
 /* ---- CuPy's current stream
  * ---------------------------------------------------------------- */
 
@@ -192,7 +166,7 @@ static onspy_kind kind_of(onspy_state* state, onspy_producer* producer) {
                          has_attribute(type, state->str_dlpack_device);
   if (table_is_trusted(state, type)) producer->exchange = exchange_of(state, producer);
   if (producer->library == ONSPY_LIBRARY_TORCH && producer->exchange != NULL &&
-      !find_torch_checks(state, producer)) {
+      !onspy_torch_find(find_base(state, type, "torch", "Tensor"), &producer->torch)) {
     producer->exchange = NULL;
   }
   if (producer->exchange != NULL) return ONSPY_KIND_EXCHANGE;

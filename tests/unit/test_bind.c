@@ -67,7 +67,7 @@ static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* de
   static ons__block block;
   size_t index = 99;
   bool is_mixed = false;
-  result.refusal = ons__bind(bound.plan, arg, device, NULL, &block, &index, &is_mixed);
+  result.refusal = ons__bind(bound.plan, arg, device, device->device, NULL, &block, &index, &is_mixed);
   if (result.refusal) {
     cr_assert(eq(sz, index, 0));
     result.status =

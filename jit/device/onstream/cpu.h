@@ -95,8 +95,10 @@ enum class coordinate : unsigned int {};
 struct coordinates {
   coordinate x, y, z;
 };
+enum class flag : unsigned int {};
 struct position {
   coordinates thread, block, block_size, grid_size;
+  flag is_out;  // a thread of the row at hand has failed its bounds check
 };
 static thread_local position here;
 
@@ -205,15 +207,38 @@ __attribute__((always_inline)) inline void assume_below(T_ bound) {
 
 // ---- runners ----
 
-template <class F_, F_* kernel>
+template <class F_, F_* kernel, bool is_guarded_>
 struct runner;
 
-template <class... P_, void (*kernel)(P_...)>
-struct runner<void(P_...), kernel> {
+template <class... P_, void (*kernel)(P_...), bool is_guarded_>
+struct runner<void(P_...), kernel, is_guarded_> {
   static constexpr uint32_t parameter_count = sizeof...(P_);
   static constexpr uint32_t parameter_bytes[sizeof...(P_) + 1] = {sizeof(P_)..., 0};
 
   static const char* signature() { return typeid(void(P_...)).name(); }
+
+  template <class B_>
+  __attribute__((always_inline)) static inline void run_thread(int x, int y, int z,
+                                                               B_ bound, P_... values) {
+    set(here.thread, static_cast<uint32_t>(x), static_cast<uint32_t>(y),
+        static_cast<uint32_t>(z));
+    assume_below(bound);
+    kernel(values...);
+  }
+
+  // The thread that fails a marked bounds check ends the first loop, which so needs no
+  // masked stores. Unlike assume_below() this serves any bound, and GCC.
+  template <class B_>
+  __attribute__((always_inline)) static inline void run_row(int size_x, int y, int z,
+                                                            B_ bound, P_... values) {
+    int x = 0;
+    here.is_out = flag{0};
+    while (is_guarded_ && x < size_x) {
+      run_thread(x++, y, z, bound, values...);
+      if (here.is_out != flag{0}) break;
+    }
+    for (; x < size_x; ++x) run_thread(x, y, z, bound, values...);
+  }
 
   // The counters are signed: GCC does not vectorise over those that may wrap.
   template <class B_>
@@ -223,14 +248,7 @@ struct runner<void(P_...), kernel> {
     const int size_y = static_cast<int>(launch.block[1]);
     const int size_z = static_cast<int>(launch.block[2]);
     for (int z = 0; z < size_z; ++z) {
-      for (int y = 0; y < size_y; ++y) {
-        for (int x = 0; x < size_x; ++x) {
-          set(here.thread, static_cast<uint32_t>(x), static_cast<uint32_t>(y),
-              static_cast<uint32_t>(z));
-          assume_below(bound);
-          kernel(values...);
-        }
-      }
+      for (int y = 0; y < size_y; ++y) run_row(size_x, y, z, bound, values...);
     }
   }
 
@@ -251,6 +269,7 @@ struct runner<void(P_...), kernel> {
   __attribute__((always_inline)) static inline void run_block(
       const ons_cpu_launch& launch, uint64_t end, indices<I_...>, P_... values) {
     const bool done =
+        !is_guarded_ &&
         (false || ... ||
          run_below(
              launch, end,
@@ -296,14 +315,25 @@ struct runner<void(P_...), kernel> {
   }
 };
 
-template <class F_, F_* kernel>
+// Have bounds checks of the source been marked?
+template <class F_, F_* kernel, bool is_guarded_>
 constexpr ons_cpu_kernel describe() {
-  using type = runner<F_, kernel>;
+  using type = runner<F_, kernel, is_guarded_>;
   return {ONS_CPU_ABI_VERSION, type::parameter_count, type::parameter_bytes, type::run,
           type::signature};
 }
 
 }  // namespace ons_cpu
+
+// Around the conditions of bounds checks in the user's source: run_row() says why. Not in
+// the namespace, whose names the user's macros may hide.
+__attribute__((always_inline)) inline bool ons_cpu_guard(bool is_in) {
+  if (!is_in) ons_cpu::here.is_out = ons_cpu::flag{1};
+  return is_in;
+}
+__attribute__((always_inline)) inline bool ons_cpu_guard_return(bool is_out) {
+  return !ons_cpu_guard(!is_out);
+}
 
 #define ONS_CPU_EXPORT __attribute__((visibility("default")))
 

@@ -5,6 +5,7 @@
 #include "jit/nvrtc.h"
 #include "runtime/backend.h"
 #include "runtime/backends/cuda/cuda_driver.h"
+#include "runtime/base/attributes.h"
 #include "runtime/base/thread.h"
 
 typedef struct ons__cuda_backend {

@@ -9,12 +9,12 @@
 #include "runtime/backends/cuda/cuda_types.h"
 
 typedef struct ons__cuda_driver {
+  int version;             /* 13000 for CUDA 13.0 */
+  unsigned int fork_count; /* of the process, when the driver was initialised */
 #define ONS_CUDA_SYMBOL(kind, symbol, name, version, parameters) \
   CUresult(*symbol) parameters;
 #include "runtime/backends/cuda/cuda_symbols.inc"
 #undef ONS_CUDA_SYMBOL
-  int version;             /* 13000 for CUDA 13.0 */
-  unsigned int fork_count; /* of the process, when the driver was initialised */
 } ons__cuda_driver;
 
 /* Loads the library, resolves the list, calls cuInit. UNAVAILABLE says what was tried or

@@ -34,8 +34,7 @@ typedef struct {
   PyObject* owner; /* what keeps the memory */
 } Tensor;
 
-/* ---- managed tensors
- * ------------------------------------------------------------------------ */
+/* ---- managed tensors -------------------------------------------------------------- */
 
 typedef struct {
   DLManagedTensorVersioned versioned;
@@ -90,8 +89,7 @@ static Managed* make_managed(const Tensor* self) {
   return managed;
 }
 
-/* ---- the table's slots
- * ------------------------------------------------------------------------ */
+/* ---- the table's slots ------------------------------------------------------------ */
 
 static int borrow(void* object, DLTensor* out) {
   Tensor* self = object;
@@ -190,15 +188,17 @@ typedef void (*set_error)(void*, const char*, const char*);
     return import(n, managed, out);                                            \
   }
 SLOT(0)
-SLOT(1) SLOT(2) SLOT(3) static const DLPackCurrentWorkStream queries[] = {
-    query_0, query_1, query_2, query_3};
+SLOT(1)
+SLOT(2)
+SLOT(3)
+
+static const DLPackCurrentWorkStream queries[] = {query_0, query_1, query_2, query_3};
 static const DLPackManagedTensorAllocator allocators[] = {allocate_0, allocate_1,
                                                           allocate_2, allocate_3};
 static const DLPackManagedTensorToPyObjectNoSync imports[] = {import_0, import_1,
                                                               import_2, import_3};
 
-/* ---- the types
- * --------------------------------------------------------------------------------- */
+/* ---- the types -------------------------------------------------------------------- */
 
 static int read_extents(PyObject* tuple, int64_t* out, int* out_given, int* out_count) {
   *out_given = tuple != Py_None;
@@ -316,8 +316,7 @@ static PyObject* make_type(PyObject* module, PyObject* args, PyObject* kwargs) {
   return type;
 }
 
-/* ---- capsules
- * ----------------------------------------------------------------------------------- */
+/* ---- capsules --------------------------------------------------------------------- */
 
 static void destroy_unused(PyObject* capsule) {
   if (PyCapsule_IsValid(capsule, "dltensor")) {
@@ -346,9 +345,7 @@ static PyObject* capsule_name(PyObject* module, PyObject* object) {
   return PyUnicode_FromString(PyCapsule_GetName(object));
 }
 
-/* ---- control
- * --------------------------------------------------------------------------------------
- */
+/* ---- control ---------------------------------------------------------------------- */
 
 static PyObject* set_stream(PyObject* module, PyObject* args) {
   (void)module;
