@@ -127,84 +127,6 @@ struct make_indices<0, I_...> {
   using type = indices<I_...>;
 };
 
-// ---- the guard ----
-//
-// Nearly every kernel begins with `if (i < n)`, i being the thread's place in x and n one
-// of its parameters. Left in the loop, the guard makes every store a masked one, which is
-// several times slower on processors without AVX-512. So there a block that lies wholly
-// below the value of an integer parameter runs in a copy of the loop in which clang may
-// assume that fact, in each spelling that a kernel may test: if the parameter is the
-// bound, the guard goes; if not, nothing is lost. (GCC draws no conclusion from it.) A
-// copy costs compile time, so only the first and the last integer parameter have one.
-
-struct no_bound {
-  template <class T_>
-  explicit no_bound(const T_&) {}
-};
-
-template <class T_>
-struct bound_of {
-  static constexpr bool exists = false;
-};
-#if defined(__clang__) && !defined(__AVX512VL__)
-#define ONS_CPU_BOUND(T_)                \
-  template <>                            \
-  struct bound_of<T_> {                  \
-    static constexpr bool exists = true; \
-  };
-ONS_CPU_BOUND(int)
-ONS_CPU_BOUND(unsigned int)
-ONS_CPU_BOUND(long)
-ONS_CPU_BOUND(unsigned long)
-ONS_CPU_BOUND(long long)
-ONS_CPU_BOUND(unsigned long long)
-#undef ONS_CPU_BOUND
-#endif
-
-template <bool is_bound, class T_>
-struct bound_if {
-  using type = no_bound;
-};
-template <class T_>
-struct bound_if<true, T_> {
-  using type = T_;
-};
-
-// Is parameter `index` the first or the last that may be a bound?
-template <class... P_>
-constexpr bool is_candidate(size_t index) {
-  constexpr bool may_be[] = {bound_of<P_>::exists..., false};
-  bool before = false, after = false;
-  for (size_t i = 0; i < index; ++i) before = before || may_be[i];
-  for (size_t i = index + 1; i < sizeof...(P_); ++i) after = after || may_be[i];
-  return may_be[index] && !(before && after);
-}
-
-// Does a block that ends before `end` lie below the bound, and both below 2^31?
-template <class T_>
-inline bool is_below(uint64_t end, T_ bound) {
-  return bound <= T_(INT32_MAX) && bound > 0 && end <= static_cast<uint64_t>(bound);
-}
-
-__attribute__((always_inline)) inline void assume_below(no_bound) {}
-
-template <class T_>
-__attribute__((always_inline)) inline void assume_below(T_ bound) {
-  const unsigned int narrow = blockIdx.x * blockDim.x + threadIdx.x;
-  const int64_t wide = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  const int64_t wide_bound = static_cast<int64_t>(bound);
-  if (sizeof(T_) == 4) {
-    __builtin_assume(static_cast<int>(narrow) < static_cast<int>(bound));
-    __builtin_assume(narrow < static_cast<unsigned int>(bound));
-    __builtin_assume(wide < wide_bound);
-  } else {
-    __builtin_assume(static_cast<int64_t>(static_cast<int>(narrow)) < wide_bound);
-    __builtin_assume(static_cast<int64_t>(narrow) < wide_bound);
-    __builtin_assume(wide < wide_bound);
-    __builtin_assume(static_cast<uint64_t>(wide) < static_cast<uint64_t>(wide_bound));
-  }
-}
-
 // ---- runners ----
 
 template <class F_, F_* kernel, bool is_guarded_>
@@ -217,72 +139,43 @@ struct runner<void(P_...), kernel, is_guarded_> {
 
   static const char* signature() { return typeid(void(P_...)).name(); }
 
-  template <class B_>
   __attribute__((always_inline)) static inline void run_thread(int x, int y, int z,
-                                                               B_ bound, P_... values) {
+                                                               P_... values) {
     set(here.thread, static_cast<uint32_t>(x), static_cast<uint32_t>(y),
         static_cast<uint32_t>(z));
-    assume_below(bound);
     kernel(values...);
   }
 
-  // The thread that fails a marked bounds check ends the first loop, which so needs no
-  // masked stores. Unlike assume_below() this serves any bound, and GCC.
-  template <class B_>
+  // The thread that fails a marked bounds check ends the first loop: the check is then an
+  // exit of the loop, and not a mask on every store, which is several times slower on
+  // processors without AVX-512.
   __attribute__((always_inline)) static inline void run_row(int size_x, int y, int z,
-                                                            B_ bound, P_... values) {
+                                                            P_... values) {
     int x = 0;
     here.is_out = flag{0};
     while (is_guarded_ && x < size_x) {
-      run_thread(x++, y, z, bound, values...);
+      run_thread(x++, y, z, values...);
       if (here.is_out != flag{0}) break;
     }
-    for (; x < size_x; ++x) run_thread(x, y, z, bound, values...);
+    for (; x < size_x; ++x) run_thread(x, y, z, values...);
   }
 
   // The counters are signed: GCC does not vectorise over those that may wrap.
-  template <class B_>
-  __attribute__((always_inline)) static inline void run_threads(
-      const ons_cpu_launch& launch, B_ bound, P_... values) {
+  __attribute__((always_inline)) static inline void run_block(const ons_cpu_launch& launch,
+                                                              P_... values) {
     const int size_x = static_cast<int>(launch.block[0]);
     const int size_y = static_cast<int>(launch.block[1]);
     const int size_z = static_cast<int>(launch.block[2]);
     for (int z = 0; z < size_z; ++z) {
-      for (int y = 0; y < size_y; ++y) run_row(size_x, y, z, bound, values...);
+      for (int y = 0; y < size_y; ++y) run_row(size_x, y, z, values...);
     }
   }
 
-  // Runs the block if it lies below the bound.
-  template <class B_>
-  __attribute__((always_inline)) static inline bool run_below(
-      const ons_cpu_launch& launch, uint64_t end, B_ bound, P_... values) {
-    if (!is_below(end, bound)) return false;
-    run_threads(launch, bound, values...);
-    return true;
-  }
-  __attribute__((always_inline)) static inline bool run_below(const ons_cpu_launch&,
-                                                              uint64_t, no_bound, P_...) {
-    return false;
-  }
-
-  template <size_t... I_>
-  __attribute__((always_inline)) static inline void run_block(
-      const ons_cpu_launch& launch, uint64_t end, indices<I_...>, P_... values) {
-    const bool done =
-        !is_guarded_ &&
-        (false || ... ||
-         run_below(
-             launch, end,
-             static_cast<typename bound_if<is_candidate<P_...>(I_), P_>::type>(values),
-             values...));
-    if (!done) run_threads(launch, no_bound(0), values...);
-  }
-
   // Launch and parameters are copies: no store of the kernel can change them.
-  template <size_t... I_>
-  __attribute__((always_inline)) static inline void run_blocks(
-      const ons_cpu_launch launch, uint64_t first, uint64_t last, indices<I_...> all,
-      P_... values) {
+  __attribute__((always_inline)) static inline void run_blocks(const ons_cpu_launch launch,
+                                                               uint64_t first,
+                                                               uint64_t last,
+                                                               P_... values) {
     const uint32_t grid_x = launch.grid[0], grid_y = launch.grid[1];
     set(here.grid_size, grid_x, grid_y, launch.grid[2]);
     set(here.block_size, launch.block[0], launch.block[1], launch.block[2]);
@@ -291,7 +184,7 @@ struct runner<void(P_...), kernel, is_guarded_> {
     uint32_t z = static_cast<uint32_t>(first / grid_x / grid_y);
     for (uint64_t block = first; block < last; ++block) {
       set(here.block, x, y, z);
-      run_block(launch, (uint64_t(x) + 1) * launch.block[0], all, values...);
+      run_block(launch, values...);
       if (++x < grid_x) continue;
       x = 0;
       if (++y < grid_y) continue;
@@ -304,8 +197,8 @@ struct runner<void(P_...), kernel, is_guarded_> {
   __attribute__((always_inline)) static inline void unpack(const ons_cpu_launch& launch,
                                                            void* const* parameters,
                                                            uint64_t first, uint64_t last,
-                                                           indices<I_...> all) {
-    run_blocks(launch, first, last, all, *static_cast<P_*>(parameters[I_])...);
+                                                           indices<I_...>) {
+    run_blocks(launch, first, last, *static_cast<P_*>(parameters[I_])...);
   }
 
   static void run(const ons_cpu_launch* launch, void* const* parameters, uint64_t first,
