@@ -104,7 +104,7 @@ def main() -> int:
     limits = [
         Limit(
             f"{blocks.name}, over the flat loop",
-            blocks.min / flat.min if blocks.min and flat.min else None,
+            measure.ratio(blocks, flat),
             1.15,
             "x",
         )

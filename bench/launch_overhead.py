@@ -251,11 +251,11 @@ class Section:
         return next((row for row in self.rows if row.name == name), None)
 
     def over(self, name: str, base: str) -> tuple[float | None, float | None]:
-        """(ratio, difference in ns) of two rows' minima."""
+        """(ratio, difference in ns) of two rows, each the median over the rounds."""
         row, other = self.row(name), self.row(base)
-        if row is None or other is None or row.min is None or other.min is None:
+        if row is None or other is None:
             return None, None
-        return row.min / other.min, row.min - other.min
+        return measure.ratio(row, other), measure.above(row, other)
 
     def as_json(self) -> dict[str, Any]:
         baseline = self.baseline
@@ -422,7 +422,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="write the figures here too")
     parser.add_argument("--lib", metavar="FILE", help="libonstream.so, for the C API row")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
-    parser.add_argument("--batches", type=int, default=40, help="rounds (40)")
+    parser.add_argument("--batches", type=int, default=200, help="rounds (200)")
     parser.add_argument("--calls", type=int, default=200, help="calls a batch (200)")
     parser.add_argument(
         "--no-tvm-ffi", action="store_true", help="needs nvcc and seconds"

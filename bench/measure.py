@@ -98,9 +98,11 @@ def interleave(
     synchronize: Callable[[], None] = lambda: None,
     warm_up: int = 3,
 ) -> None:
-    """Every row once a round: what changes with time changes for all of them."""
+    """Every row once a round: what changes with time changes for all of them. Each round
+    begins one row later, so that no row always follows the same one."""
     for round_ in range(-warm_up, batches):
-        for row in rows:
+        first = round_ % len(rows)
+        for row in rows[first:] + rows[:first]:
             if row.batch is None:
                 continue
             try:
@@ -111,6 +113,24 @@ def interleave(
                 continue
             if round_ >= 0:
                 row.samples.append(sample)
+
+
+def ratio(row: Row, baseline: Row | None) -> float | None:
+    """The median over the rounds of what a row took to what the baseline took."""
+    if baseline is None or len(row.samples) != len(baseline.samples) or not row.samples:
+        return None
+    return statistics.median(
+        a / b for a, b in zip(row.samples, baseline.samples, strict=True)
+    )
+
+
+def above(row: Row, baseline: Row) -> float | None:
+    """Ditto, for the difference in ns."""
+    if len(row.samples) != len(baseline.samples) or not row.samples:
+        return None
+    return statistics.median(
+        a - b for a, b in zip(row.samples, baseline.samples, strict=True)
+    )
 
 
 # ---- limits ----------------------------------------------------------------------------
@@ -216,27 +236,27 @@ def row_table(rows: list[Row], baseline: Row | None) -> str:
         if row.min is None or row.median is None:
             missing.append(f"* {row.name}: not measured. {row.reason}")
             continue
-        ratio = ""
-        if baseline is not None and baseline.min:
-            ratio = f"{row.min / baseline.min:.2f}"
-        lines.append([row.name, f"{row.min:.0f}", f"{row.median:.0f}", ratio])
+        over = ratio(row, baseline)
+        lines.append(
+            [
+                row.name,
+                f"{row.min:.0f}",
+                f"{row.median:.0f}",
+                "" if over is None else f"{over:.3f}",
+            ]
+        )
     text = table(["what", "min ns", "median ns", "ratio"], lines)
-    if baseline is not None and baseline.min:
-        text += f"\n\nratio: of the minima, to '{baseline.name}'"
+    if baseline is not None and baseline.samples:
+        text += f"\n\nratio: median over the rounds, to '{baseline.name}'"
     return "\n".join([text, *([""] + missing if missing else [])])
 
 
 def row_json(row: Row, baseline: Row | None) -> dict[str, Any]:
-    ratio_min = ratio_median = None
-    if baseline is not None and baseline.samples and row.samples:
-        ratio_min = row.min / baseline.min
-        ratio_median = row.median / baseline.median
     return {
         "name": row.name,
         "min_ns": row.min,
         "median_ns": row.median,
-        "ratio_min": ratio_min,
-        "ratio_median": ratio_median,
+        "ratio": ratio(row, baseline),
         "batches": len(row.samples),
         "reason": row.reason or None,
     }

@@ -90,7 +90,8 @@ typedef struct ons__backend_ops {
   /* Loads an image; it may be destroyed afterwards. Legal in any capture. */
   ons_status (*load)(ons__device* device, const ons__image* image, ons__binary** out_binary,
                      ons_error* error);
-  /* Never while a graph or a launch may still use it; never inside a driver callback. */
+  /* Gives a binary up. Where a captured graph may still hold its code, or the device be running it,
+     the code itself stays loaded for the life of the process. */
   void (*unload)(ons__binary* binary);
   /* Resolves a kernel by its lowered name; `parameter_sizes` receives what the driver knows of the
      parameters' sizes (0: unknown), `count` of them. Opts in to the dynamic shared memory the

@@ -328,21 +328,29 @@ static inline bool bind_common(const ons_arg* arg, const ons__step* step,
   return false;
 }
 
+static uint32_t notes_of(const ons_arg* arg, const void* stream) {
+  if (arg->kind != ONS_ARG_TENSOR) return 0;
+  int type = (int)arg->value.tensor->device.device_type;
+  if (type == kDLCPU || type == kDLCUDAHost) return 0;
+  if (!(arg->flags & ONS_ARG_STREAM_KNOWN)) return ONS__NOTE_ORDERED;
+  return arg->stream != stream ? ONS__NOTE_MIXED : 0;
+}
+
 ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, ons__device* device,
-                       DLDevice where, const void* stream, ons__block* out_block,
-                       size_t* out_index, bool* out_is_mixed) {
-  *out_is_mixed = false;
+                       DLDevice where, const void* stream, ons__block block,
+                       size_t* out_index, uint32_t* out_notes) {
+  *out_notes = 0;
   for (size_t i = 0; i < plan->count; ++i) {
     const ons__step* step = &plan->steps[i];
-    unsigned char* slot = out_block->bytes + step->offset;
-    out_block->parameters[i] = slot;
+    unsigned char* slot = block.bytes + step->offset;
+    block.parameters[i] = slot;
     if (bind_common(&args[i], step, where, stream, slot)) continue;
     ons__refusal refusal = bind_any(&args[i], step, device, slot);
     if (refusal) {
       *out_index = i;
       return refusal;
     }
-    if ((args[i].flags & ONS_ARG_STREAM_KNOWN) && args[i].stream != stream) *out_is_mixed = true;
+    *out_notes |= notes_of(&args[i], stream);
   }
   return ONS__ACCEPTED;
 }

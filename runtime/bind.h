@@ -6,8 +6,6 @@
 #define ONS_RUNTIME_BIND_H_
 
 #include <onstream/launch.h>
-#include <stdalign.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -60,15 +58,20 @@ typedef struct ons__step {
 
 typedef struct ons__plan {
   size_t count;
+  size_t block_bytes; /* what the slots take */
   ons__step steps[];
 } ons__plan;
 
-/* The bound parameters of one launch; lives on the stack. Not initialised: only what the steps
- * write is used. */
+/* Where the bound parameters of one launch go. Not initialised: only what the steps write is used. */
 typedef struct ons__block {
-  void* parameters[ONS__PARAMETERS_MAX];
-  alignas(16) unsigned char bytes[ONS__BLOCK_BYTES_MAX];
+  void** parameters;    /* plan->count of them, pointing into `bytes` */
+  unsigned char* bytes; /* plan->block_bytes of them, aligned to 16 */
 } ons__block;
+
+typedef enum ons__bind_notes {
+  ONS__NOTE_MIXED = 1,   /* a tensor's stream is spelt differently from the launch stream */
+  ONS__NOTE_ORDERED = 2, /* a tensor is ordered by other means than its stream */
+} ons__bind_notes;
 
 /* Why an argument is refused. */
 typedef enum ons__refusal {
@@ -103,12 +106,13 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
 struct ons__device;
 struct ons__bound;
 
-/* Checks `plan->count` arguments for a launch on `device` (which is `where`) and `stream`, and fills the block. On a
- * refusal returns the reason with |out_index| set; nothing else is then of use. |out_is_mixed| tells
- * whether a tensor is on a stream that is spelt differently. */
+/* Checks `plan->count` arguments for a launch on `device` (which is `where`) and `stream`, and fills `block`. On a
+ * refusal returns the reason with |out_index| set; nothing else is then of use. |out_notes| tells
+ * what the tensors leave to be looked at: ons__bind_notes. */
 ONS__HOT ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
                                 struct ons__device* device, DLDevice where, const void* stream,
-                                ons__block* out_block, size_t* out_index, bool* out_is_mixed);
+                                ons__block block, size_t* out_index,
+                                uint32_t* out_notes);
 
 /* The message and status for a refusal. */
 ONS__COLD ons_status ons__bind_explain(const ons_kernel* kernel, const struct ons__bound* bound,

@@ -176,14 +176,15 @@ static void explain(ons__refusal refusal, const ons_arg* arg, const ons__bound* 
     case ONS__REFUSED_BEFORE:
       out->status = ONS_STATUS_ORDER;
       strncat(out->got, " on an unknown stream", sizeof(out->got) - strlen(out->got) - 1);
-      out->advice = "say which stream it is on (ONS_ARG_STREAM_KNOWN), or have its producer "
-                    "order it (ONS_ARG_ORDERED)";
+      out->advice = "neither its library nor the caller says which stream that is: pass an array "
+                    "whose library tells its stream, or that can be asked through __dlpack__";
       return;
     case ONS__REFUSED_AFTER:
       out->status = ONS_STATUS_ORDER;
       strncat(out->got, " on an unknown stream", sizeof(out->got) - strlen(out->got) - 1);
-      out->advice = "its producer's later work could not be ordered after this write: declare "
-                    "the parameter const, or pass an array whose library tells its stream";
+      out->advice = "its library does not tell on which stream it works, so nothing could keep "
+                    "that work behind this write: declare the parameter const if it only "
+                    "reads, or pass an array whose library tells its stream";
       return;
     default:
       out->status = ONS_STATUS_INTERNAL;

@@ -33,7 +33,7 @@ ons_kernel* ons__kernel_create(ons_module* module, const char* name,
 
 static void bound_destroy(const ons_allocator* allocator, ons__bound* bound) {
   if (!bound) return;
-  ons__loaded_release(bound->loaded);
+  ons__loaded_release(bound->loaded, allocator);
   ons__signature_destroy(bound->signature);
   ons__free(allocator, bound->plan);
   ons__free(allocator, bound->text);

@@ -24,7 +24,6 @@ typedef struct ons__bound {
   ons__signature* signature;
   char* text;          /* the signature for people */
   ons__loaded* loaded; /* retained */
-  _Atomic uint64_t captured_id; /* the last capture that was made to keep `loaded`; 0: none */
 } ons__bound;
 
 struct ons_kernel {

@@ -1,4 +1,5 @@
 #include <onstream/launch.h>
+#include <stdalign.h>
 #include <string.h>
 
 #include "runtime/base/attributes.h"
@@ -108,25 +109,14 @@ static ons_status keep_prepare(ons__bound* bound, const ons_launch* launch,
     ons_status status = bound->ops->capture_info(bound->device, target->stream,
                                                  &out_keeping->capture, error);
     if (status) return status;
-    /* Before the launch: a graph that keeps code it does not use does no harm. */
-    uint64_t id = out_keeping->capture.id;
-    if (atomic_load_explicit(&bound->captured_id, memory_order_relaxed) != id) {
-      status = ons__loaded_to_graph(bound->loaded, out_keeping->capture.graph, error);
-      if (status) return status;
-      atomic_store_explicit(&bound->captured_id, id, memory_order_relaxed);
-    }
   }
-  if (launch->retained_count > 0) {
-    out_keeping->retired = ons__retire_reserve(&bound->entry->retire, launch->retained,
-                                               launch->retained_count, error);
-    if (!out_keeping->retired) return ONS_STATUS_OUT_OF_MEMORY;
-  }
-  return ONS_STATUS_OK;
+  out_keeping->retired = ons__retire_reserve(&bound->entry->retire, launch->retained,
+                                             launch->retained_count, error);
+  return out_keeping->retired ? ONS_STATUS_OK : ONS_STATUS_OUT_OF_MEMORY;
 }
 
 static ons_status keep_commit(const ons_kernel* kernel, ons__bound* bound,
                               const ons__target* target, const keeping* kept, ons_error* error) {
-  if (!kept->retired) return ONS_STATUS_OK;
   ons__retire_list* list = &bound->entry->retire;
   ons_status status;
   if (kept->capture.state == ONS__CAPTURE_ACTIVE) {
@@ -152,29 +142,48 @@ static void release_retained(const ons_launch* launch) {
 
 static ons_status driver_launch(const ons_kernel* kernel, ons__bound* bound,
                                 const ons_launch* launch, const ons__target* target,
-                                const ons__block* block, ons_error* error) {
+                                void* const* parameters, ons_error* error) {
   ons_status status =
       bound->launch(bound->device, &bound->function, launch, target->stream,
-                    block->parameters, bound->plan->count, error);
+                    parameters, bound->plan->count, error);
   if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
   return status;
 }
 
-/* The launch whose code or arguments must be kept alive by a graph or the retire list. */
+/* A launch whose arguments must be kept alive, by the graph or until the device is past it. */
 static ONS__NOINLINE ons_status launch_keeping(const ons_kernel* kernel, ons__bound* bound,
                                                const ons_launch* launch,
                                                const ons__target* target,
                                                ons__capture_state state,
-                                               const ons__block* block, ons_error* error) {
+                                               void* const* parameters, ons_error* error) {
   keeping kept;
   ons_status status = keep_prepare(bound, launch, target, state, &kept, error);
   if (status) return status;
-  status = driver_launch(kernel, bound, launch, target, block, error);
+  status = driver_launch(kernel, bound, launch, target, parameters, error);
   if (status) {
     ons__retire_cancel(&bound->entry->retire, kept.retired);
     return status;
   }
   return keep_commit(kernel, bound, target, &kept, error);
+}
+
+/* Order and capture, where they are not plain. A named stream with every tensor on it is: a launch
+ * into its capture, if there is one, is recorded like any other. */
+static ons_status look_closer(const ons_kernel* kernel, const ons__bound* bound,
+                              const ons__target* target, const ons_arg* args,
+                              size_t arg_count, uint32_t notes,
+                              ons__capture_state* out_state, ons_error* error) {
+  ons_status status = ONS_STATUS_OK;
+  if (notes & ONS__NOTE_MIXED) {
+    status = ons__order_check(kernel, bound->device, target, args, arg_count, error);
+  }
+  if (!status) {
+    status = bound->capture_state(bound->device, target->stream, out_state, error);
+  }
+  if (!status && *out_state != ONS__CAPTURE_NONE) {
+    status = ons__order_check_capture(kernel, *out_state, target, args, arg_count, error);
+  }
+  return status;
 }
 
 /* The slow beginning of a kernel's first launch on a device. */
@@ -188,9 +197,51 @@ static ONS__NOINLINE ons_status first_use(ons_kernel* kernel, const ons_launch* 
   return ons__kernel_bind(kernel, target->device, target->slot, out_bound, NULL, error);
 }
 
+/* Binds, checks, enqueues. `block` has the room that the plan asks for. */
+static ONS__HOT ons_status launch_bound(const ons_kernel* kernel, ons__bound* bound,
+                                        const ons_launch* launch, const ons_arg* args,
+                                        size_t arg_count, const ons__target* target,
+                                        ons__block block, ons_error* error) {
+  size_t index = 0;
+  uint32_t notes = 0;
+  ons__refusal refusal = ons__bind(bound->plan, args, bound->device, target->device,
+                                   target->stream, block, &index, &notes);
+  if (refusal) return ons__bind_explain(kernel, bound, refusal, args, index, error);
+  if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
+
+  ons__retire_poll(&bound->entry->retire);
+  ons__capture_state state = ONS__CAPTURE_NONE;
+  if (bound->capture_state &&
+      (notes || launch->retained_count > 0 || ons__stream_is_special(target->stream))) {
+    ons_status status =
+        look_closer(kernel, bound, target, args, arg_count, notes, &state, error);
+    if (status) return status;
+  }
+  if (launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0) {
+    release_retained(launch);
+    return ONS_STATUS_OK;
+  }
+  if (launch->retained_count > 0) {
+    return launch_keeping(kernel, bound, launch, target, state, block.parameters, error);
+  }
+  return driver_launch(kernel, bound, launch, target, block.parameters, error);
+}
+
+/* For more parameters than most kernels have. */
+static ONS__NOINLINE ons_status launch_large(const ons_kernel* kernel, ons__bound* bound,
+                                             const ons_launch* launch, const ons_arg* args,
+                                             size_t arg_count, const ons__target* target,
+                                             ons_error* error) {
+  void* parameters[ONS__PARAMETERS_MAX];
+  alignas(16) unsigned char bytes[ONS__BLOCK_BYTES_MAX];
+  ons__block block = {parameters, bytes};
+  return launch_bound(kernel, bound, launch, args, arg_count, target, block, error);
+}
+
 ONS__HOT ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* launch,
                                       const ons_arg* args, size_t arg_count,
                                       ons_error* error) {
+  enum { SMALL_COUNT = 16, SMALL_BYTES = 256 };
   ons_launch local;
   if (!is_valid_call(kernel, launch, args, arg_count)) return refuse_call(error);
   if (launch->struct_size != sizeof(*launch)) launch = upgrade(launch, &local);
@@ -203,42 +254,17 @@ ONS__HOT ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* laun
     status = first_use(kernel, launch, &target, &bound, error);
     if (status) return status;
   }
-
-  if (arg_count != bound->plan->count) {
+  const ons__plan* plan = bound->plan;
+  if (arg_count != plan->count) {
     return ons__bind_explain_count(kernel, bound, arg_count, error);
   }
-  ons__block block;
-  size_t index = 0;
-  bool is_mixed = false;
-  ons__refusal refusal = ons__bind(bound->plan, args, bound->device, target.device, target.stream, &block,
-                                   &index, &is_mixed);
-  if (refusal) return ons__bind_explain(kernel, bound, refusal, args, index, error);
-  if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
-
-  ons__retire_poll(&bound->entry->retire);
-  ons__capture_state state = ONS__CAPTURE_NONE;
-  if (bound->capture_state) {
-    if (is_mixed) {
-      status = ons__order_check(kernel, bound->device, &target, args, arg_count, error);
-      if (status) return status;
-    }
-#ifndef ONS_EXPERIMENT_NO_QUERY
-    status = bound->capture_state(bound->device, target.stream, &state, error);
-    if (status) return status;
-#endif
-    if (state != ONS__CAPTURE_NONE) {
-      status = ons__order_check_capture(kernel, state, &target, args, arg_count, error);
-      if (status) return status;
-    }
+  if (arg_count > SMALL_COUNT || plan->block_bytes > SMALL_BYTES) {
+    return launch_large(kernel, bound, launch, args, arg_count, &target, error);
   }
-  if (launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0) {
-    release_retained(launch);
-    return ONS_STATUS_OK;
-  }
-  if (state != ONS__CAPTURE_NONE || launch->retained_count > 0) {
-    return launch_keeping(kernel, bound, launch, &target, state, &block, error);
-  }
-  return driver_launch(kernel, bound, launch, &target, &block, error);
+  void* parameters[SMALL_COUNT];
+  alignas(16) unsigned char bytes[SMALL_BYTES];
+  ons__block block = {parameters, bytes};
+  return launch_bound(kernel, bound, launch, args, arg_count, &target, block, error);
 }
 
 ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,

@@ -7,6 +7,7 @@
 
 #include <onstream/launch.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "runtime/backend.h"
 #include "runtime/base/attributes.h"
@@ -17,6 +18,10 @@ typedef struct ons__target {
   int slot;
   void* stream;
 } ons__target;
+
+/* 0, 1 and 2 name streams by role, on CUDA as on HIP: the legacy and the per-thread default. Using
+ * them may touch others. */
+static inline bool ons__stream_is_special(const void* stream) { return (uintptr_t)stream <= 2; }
 
 /* Chooses the device (given, else that of the first tensor in GPU memory, else the CPU) and the
  * launch stream (given, else the first one known, else the legacy default stream). Touches no

@@ -114,6 +114,7 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
     step->offset = (uint16_t)offset;
     offset += step->size_bytes > 8 ? step->size_bytes : 8;
   }
+  plan->block_bytes = (size_t)offset;
   *out_plan = plan;
   return ONS_STATUS_OK;
 }

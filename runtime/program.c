@@ -7,6 +7,17 @@
 #include "runtime/base/error.h"
 #include "runtime/module.h"
 
+void ons__loaded_retain(ons__loaded* loaded) {
+  atomic_fetch_add_explicit(&loaded->reference_count, 1, memory_order_relaxed);
+}
+
+void ons__loaded_release(ons__loaded* loaded, const ons_allocator* allocator) {
+  if (!loaded) return;
+  if (atomic_fetch_sub_explicit(&loaded->reference_count, 1, memory_order_acq_rel) != 1) return;
+  loaded->binary->device->backend->ops->unload(loaded->binary);
+  ons__free(allocator, loaded);
+}
+
 ons__program* ons__program_create(ons_module* module, const ons__kernel_name* names,
                                   size_t name_count) {
   const ons_allocator* allocator = module->runtime->settings.allocator;
@@ -32,7 +43,7 @@ void ons__program_destroy(ons__program* program) {
   if (!program) return;
   const ons_allocator* allocator = program->module->runtime->settings.allocator;
   for (int slot = 0; slot < ONS__SLOT_COUNT; ++slot) {
-    ons__loaded_release(program->loaded[slot]);
+    ons__loaded_release(program->loaded[slot], allocator);
   }
   while (program->images) {
     ons__program_image* next = program->images->next;
@@ -91,14 +102,12 @@ static ons_status compile(ons__program* program, ons__device* device,
   return ONS_STATUS_OK;
 }
 
-static ons_status load(ons__program* program, ons__device_entry* entry, int slot,
+static ons_status load(ons__program* program, ons__device* device, int slot,
                        const ons__image* image, ons_error* error) {
   const ons_allocator* allocator = program->module->runtime->settings.allocator;
   ons__loaded* loaded = ons__alloc(allocator, sizeof(*loaded));
   if (!loaded) return ons__error_no_memory(error);
   atomic_init(&loaded->reference_count, 1);
-  loaded->home = &entry->retire;
-  ons__device* device = entry->device;
   ons_status status = device->backend->ops->load(device, image, &loaded->binary, error);
   if (status) {
     ons__free(allocator, loaded);
@@ -117,12 +126,10 @@ ons_status ons__program_load(ons__program* program, ons__device_entry* entry, in
   ons__mutex_lock(&program->mutex);
   ons__program_image* image = find_image(program, entry->device);
   if (!image) {
-    /* A slow moment anyway, and the one where room for new code is wanted. */
-    ons__retire_unload(&entry->retire);
     status = compile(program, entry->device, &image, &log, error);
   }
   if (!status && !program->loaded[slot]) {
-    status = load(program, entry, slot, image->image, error);
+    status = load(program, entry->device, slot, image->image, error);
   }
   if (!status) {
     *out_image = image->image;

@@ -7,6 +7,7 @@
 #define ONS_RUNTIME_PROGRAM_H_
 
 #include <onstream/module.h>
+#include <stdatomic.h>
 
 #include "jit/compile.h"
 #include "runtime/runtime.h"
@@ -17,6 +18,15 @@ typedef struct ons__program_image {
   char arch[32];
   ons__image* image;
 } ons__program_image;
+
+/* A loaded image, shared by the program and the kernels bound to it. */
+typedef struct ons__loaded {
+  atomic_size_t reference_count;
+  ons__binary* binary;
+} ons__loaded;
+
+void ons__loaded_retain(ons__loaded* loaded);
+void ons__loaded_release(ons__loaded* loaded, const ons_allocator* allocator);
 
 typedef struct ons__program {
   struct ons__program* next; /* in its module */

@@ -119,14 +119,6 @@ static void graph_gone(void* object) {
   atomic_fetch_sub_explicit(&list->graph_count, 1, memory_order_release);
 }
 
-static ons_status graph_retain(ons__retire_list* list, void* graph, void* object,
-                               void (*release)(void* object), ons_error* error) {
-  atomic_fetch_add_explicit(&list->graph_count, 1, memory_order_relaxed);
-  ons_status status = ops_of(list)->graph_retain(list->device, graph, object, release, error);
-  if (status) atomic_fetch_sub_explicit(&list->graph_count, 1, memory_order_relaxed);
-  return status;
-}
-
 ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired, void* graph,
                                 ons_error* error) {
   if (retired->event) {
@@ -135,7 +127,11 @@ ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired, v
     ons__mutex_unlock(&list->mutex);
     retired->event = NULL;
   }
-  return graph_retain(list, graph, retired, graph_gone, error);
+  atomic_fetch_add_explicit(&list->graph_count, 1, memory_order_relaxed);
+  ons_status status =
+      ops_of(list)->graph_retain(list->device, graph, retired, graph_gone, error);
+  if (status) atomic_fetch_sub_explicit(&list->graph_count, 1, memory_order_relaxed);
+  return status;
 }
 
 /* Unlinks what the device is past into a chain of its own. With the lock held. */
@@ -173,52 +169,11 @@ size_t ons__retire_collect(ons__retire_list* list) {
   return atomic_load_explicit(&list->held_count, memory_order_relaxed);
 }
 
-/* ---- binaries ---------------------------------------------------------------------------- */
-
-void ons__loaded_retain(ons__loaded* loaded) {
-  atomic_fetch_add_explicit(&loaded->reference_count, 1, memory_order_relaxed);
-}
-
-static void loaded_graph_gone(void* object) {
-  ons__loaded* loaded = object;
-  ons__retire_list* list = loaded->home;
-  ons__loaded_release(loaded);
-  atomic_fetch_sub_explicit(&list->graph_count, 1, memory_order_release);
-}
-
-ons_status ons__loaded_to_graph(ons__loaded* loaded, void* graph, ons_error* error) {
-  ons__loaded_retain(loaded);
-  ons_status status = graph_retain(loaded->home, graph, loaded, loaded_graph_gone, error);
-  if (status) ons__loaded_release(loaded);
-  return status;
-}
-
-void ons__loaded_release(ons__loaded* loaded) {
-  if (!loaded) return;
-  if (atomic_fetch_sub_explicit(&loaded->reference_count, 1, memory_order_acq_rel) != 1) return;
-  ons__retire_list* list = loaded->home;
-  ons__loaded* head = atomic_load_explicit(&list->unloads, memory_order_relaxed);
-  do {
-    loaded->next = head;
-  } while (!atomic_compare_exchange_weak_explicit(&list->unloads, &head, loaded,
-                                                  memory_order_release,
-                                                  memory_order_relaxed));
-}
-
-void ons__retire_unload(ons__retire_list* list) {
-  ons__loaded* loaded = atomic_exchange_explicit(&list->unloads, NULL, memory_order_acquire);
-  while (loaded) {
-    ons__loaded* next = loaded->next;
-    ops_of(list)->unload(loaded->binary);
-    ons__free(list->allocator, loaded);
-    loaded = next;
-  }
-}
+/* ---- the end ----------------------------------------------------------------------------- */
 
 bool ons__retire_destroy(ons__retire_list* list) {
   size_t graph_count = atomic_load_explicit(&list->graph_count, memory_order_acquire);
   if (ons__retire_collect(list) > 0 || graph_count > 0) return false;
-  ons__retire_unload(list);
   for (size_t i = 0; i < list->free_event_count; ++i) {
     ops_of(list)->event_destroy(list->device, list->free_events[i]);
   }

@@ -1,5 +1,4 @@
-/* What must outlive launches: objects kept until the device is past them, and binaries whose last
- * owner let go of them where the driver must not be called. One list per device. */
+/* What must outlive launches: objects kept until the device is past them. One list per device. */
 #ifndef ONS_RUNTIME_RETIRE_H_
 #define ONS_RUNTIME_RETIRE_H_
 
@@ -17,21 +16,12 @@ typedef struct ons__retired {
   ons_retained objects[];
 } ons__retired;
 
-/* A loaded image, shared by the kernels bound to it and by the graphs that captured them. */
-typedef struct ons__loaded {
-  atomic_size_t reference_count;
-  ons__binary* binary;
-  struct ons__retire_list* home;
-  struct ons__loaded* next; /* in the list of those to be unloaded */
-} ons__loaded;
-
 typedef struct ons__retire_list {
   ons__device* device;
   const ons_allocator* allocator;
   atomic_size_t held_count;  /* objects in `first`..`last`; read without the lock */
   atomic_size_t graph_count; /* what graphs hold and will hand back to this list */
-  _Atomic(ons__loaded*) unloads; /* pushed from driver callbacks, hence lock-free */
-  ons__mutex mutex;              /* guards what follows */
+  ons__mutex mutex;          /* guards what follows */
   ons__retired* first;           /* in order of retirement */
   ons__retired* last;
   void** free_events;
@@ -70,14 +60,5 @@ static inline void ons__retire_poll(ons__retire_list* list) {
     ons__retire_collect(list);
   }
 }
-
-void ons__loaded_retain(ons__loaded* loaded);
-/* Keeps the binary as long as the graph and what is instantiated from it. */
-ons_status ons__loaded_to_graph(ons__loaded* loaded, void* graph, ons_error* error);
-/* May run in a driver callback: unloading is left to the next collection. */
-void ons__loaded_release(ons__loaded* loaded);
-
-/* Unloads what was let go of. Not on the launch path, because unloading may wait for the device. */
-void ons__retire_unload(ons__retire_list* list);
 
 #endif /* ONS_RUNTIME_RETIRE_H_ */

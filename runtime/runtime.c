@@ -201,7 +201,6 @@ size_t ons_runtime_collect(ons_runtime* runtime) {
         atomic_load_explicit(&runtime->devices[slot], memory_order_acquire);
     if (!entry) continue;
     held_count += ons__retire_collect(&entry->retire);
-    ons__retire_unload(&entry->retire);
   }
   return held_count;
 }

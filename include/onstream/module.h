@@ -50,8 +50,9 @@ ONS_API ONS_NODISCARD ons_status ons_module_create_from_file(ons_runtime* runtim
                                                              ons_module** out_module,
                                                              ons_error* error);
 
-/* Reference counting; any thread; NULL is accepted. A kernel keeps its module alive; a CUDA graph
- * that captured a launch keeps the loaded code alive. */
+/* Reference counting; any thread; NULL is accepted. A kernel keeps its module alive. Code loaded on
+ * a GPU stays loaded for the life of the process (some kilobytes a kernel), because a graph that
+ * captured a launch may be replayed at any time. */
 ONS_API void ons_module_retain(ons_module* module);
 ONS_API void ons_module_release(ons_module* module);
 

@@ -88,6 +88,15 @@ static bool find_device(onspy_call* call, size_t index, const onspy_producer* pr
                 "__dlpack__");
 }
 
+static bool refuse_order(onspy_call* call, size_t index) {
+  onspy_raise_argument(call->kernel, index, call->state->error_order,
+                       "a %.200s whose __cuda_array_interface__ is older than version 3, "
+                       "which first told the stream, and which has no __dlpack__ to be asked "
+                       "for order; pass an array with either",
+                       Py_TYPE(call->objects[index])->tp_name);
+  return false;
+}
+
 /* The stream that the producer says it works on, or the statement that no order is
  * needed. */
 static bool read_stream(onspy_call* call, size_t index, const onspy_producer* producer,
@@ -96,7 +105,7 @@ static bool read_stream(onspy_call* call, size_t index, const onspy_producer* pr
   PyObject* version = entry_of(interface, call->state->str_version);
   if (version == NULL || !PyLong_Check(version) || PyLong_AsLong(version) < 3) {
     PyErr_Clear();
-    return true;
+    return producer->has_dlpack || refuse_order(call, index);
   }
   PyObject* stream = entry_of(interface, call->state->str_stream);
   if (stream == NULL) {
@@ -135,8 +144,8 @@ static bool read_interface(onspy_call* call, size_t index, const onspy_producer*
       !read_layout(call, interface, tensor)) {
     return refuse(call, index, "has malformed data, shape or strides");
   }
-  return find_device(call, index, producer, &tensor->device) &&
-         read_stream(call, index, producer, interface);
+  return read_stream(call, index, producer, interface) &&
+         find_device(call, index, producer, &tensor->device);
 }
 
 bool onspy_call_array_interface(onspy_call* call, size_t index, PyObject* object,

@@ -1,5 +1,6 @@
 /* Arguments that are not bound by the exchange table or as plain numbers, above all those
  * of producers that are asked for a capsule by __dlpack__. */
+#include <limits.h>
 #include <string.h>
 
 #include "binding.h"
@@ -138,11 +139,13 @@ bool onspy_dlpack_device(onspy_call* call, size_t index, PyObject* object,
   }
   Py_DECREF(pair);
   long type_value = type != NULL ? PyLong_AsLong(type) : 0;
-  long id_value = id != NULL ? PyLong_AsLong(id) : -1;
+  long id_value = id != NULL ? PyLong_AsLong(id) : LONG_MIN;
   Py_XDECREF(type);
   Py_XDECREF(id);
   PyErr_Clear();
-  if (type_value <= 0 || type_value > INT16_MAX || id_value < 0 || id_value > INT32_MAX) {
+  bool host = type_value == kDLCPU && id_value == -1; /* as some producers have it */
+  if (type_value <= 0 || type_value > INT16_MAX || (id_value < 0 && !host) ||
+      id_value > INT32_MAX) {
     onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
                          "a %.200s whose __dlpack_device__ is no (type, index) pair",
                          Py_TYPE(object)->tp_name);
@@ -286,6 +289,33 @@ static bool refuse_unknown(onspy_call* call, size_t index, PyObject* object) {
   return false;
 }
 
+/* An output counts as a tensor where the array that it takes after is, on the stream that
+ * it will be allocated on, when the launch's device and stream are chosen. ons.empty goes
+ * where the other arguments are. */
+static bool place_output(onspy_call* call, size_t index, PyObject* like) {
+  ons_arg* arg = &call->args[index];
+  DLTensor* tensor = &call->tensors[index];
+  *tensor = (DLTensor){.data = NULL};
+  arg->kind = ONS_ARG_NULL;
+  if (like == NULL) return true;
+  onspy_producer scratch;
+  const onspy_producer* producer =
+      onspy_producer_find(call->state, Py_TYPE(like), &scratch);
+  DLDevice device = {(DLDeviceType)0, 0};
+  if (producer == NULL || !onspy_device_of(call, index, like, producer, &device)) {
+    return false;
+  }
+  *tensor = (DLTensor){.device = device};
+  if ((int)device.device_type == 0) return true;
+  arg->kind = ONS_ARG_PENDING;
+  arg->value.tensor = tensor;
+  if (onspy_on_host(device)) return true;
+  call->device_seen = true;
+  return producer->kind == ONSPY_KIND_EXCHANGE
+             ? onspy_exchange_stream(call, index, producer)
+             : find_stream(call, index, producer, device);
+}
+
 bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
                      const onspy_producer* producer) {
   switch (producer->kind) {
@@ -299,9 +329,8 @@ bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
     case ONSPY_KIND_DLPACK:
       return onspy_call_dlpack(call, index, object, producer);
     case ONSPY_KIND_OUTPUT:
-      call->args[index].kind = ONS_ARG_NULL;
       ++call->pending_count;
-      return true;
+      return place_output(call, index, ((onspy_output*)object)->like);
     default:
       return refuse_unknown(call, index, object);
   }
@@ -318,6 +347,9 @@ bool onspy_device_of(onspy_call* call, size_t index, PyObject* object,
       *out_device = (DLDevice){kDLCUDA, 0};
       return !producer->has_dlpack ||
              onspy_dlpack_device(call, index, object, out_device);
+    case ONSPY_KIND_BUFFER:
+      *out_device = (DLDevice){kDLCPU, 0};
+      return true;
     case ONSPY_KIND_OUTPUT: {
       PyObject* like = ((onspy_output*)object)->like;
       if (like == NULL || Py_IS_TYPE(like, call->state->output_type)) return true;

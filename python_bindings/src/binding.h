@@ -84,6 +84,7 @@ enum {
   ONSPY_PRODUCER_LIMIT = 192, /* types remembered; further ones are looked up anew */
   ONSPY_FREE_LAUNCHERS = 16,
   ONSPY_STACK_ARGUMENTS = 24, /* more go to the heap */
+  ONSPY_TEMPORARIES = 4,      /* of an output: placed, its model, its extents, its own */
   ONSPY_RELEASE_GIL_THREADS = 1
                               << 14 /* CPU launches of at least so many threads run
                                        without the GIL; giving it up costs about 100 ns */
@@ -207,14 +208,18 @@ enum { ONSPY_TORCH_REQUIRES_GRAD = 1, ONSPY_TORCH_NEG = 2, ONSPY_TORCH_CONJ = 4 
 bool onspy_torch_find(PyTypeObject* tensor_class, onspy_torch* out_torch);
 int onspy_torch_ask_slowly(const onspy_torch* torch, PyObject* tensor);
 
-/* The ONSPY_TORCH_* that hold for a tensor; -1 with an exception. */
-static inline int onspy_torch_ask(const onspy_torch* torch, PyObject* tensor) {
+/* The ONSPY_TORCH_* that hold for a tensor; -1 with an exception. Only what matters is asked: whether
+ * autograd watches a tensor that is written, whether a complex one is conjugated. */
+static inline int onspy_torch_ask(const onspy_torch* torch, PyObject* tensor, bool is_written,
+                                  bool is_complex) {
   if (torch->offset == 0) return onspy_torch_ask_slowly(torch, tensor);
   const char* object = (const char*)tensor + torch->offset;
-  const void* implementation = *(const void* const*)object;
-  return (torch->requires_grad(implementation) ? ONSPY_TORCH_REQUIRES_GRAD : 0) |
-         (torch->is_neg(object) ? ONSPY_TORCH_NEG : 0) |
-         (torch->is_conj(object) ? ONSPY_TORCH_CONJ : 0);
+  int marks = torch->is_neg(object) ? ONSPY_TORCH_NEG : 0;
+  if (is_written && torch->requires_grad(*(const void* const*)object)) {
+    marks |= ONSPY_TORCH_REQUIRES_GRAD;
+  }
+  if (is_complex && torch->is_conj(object)) marks |= ONSPY_TORCH_CONJ;
+  return marks;
 }
 
 /* What is known of an exact type. Immutable, and owned by the state for its whole life,
@@ -247,7 +252,7 @@ typedef struct onspy_call {
   size_t count;
   ons_arg* args;
   DLTensor* tensors;       /* one per argument */
-  ons_retained* temporary; /* released after the call; room for two per argument */
+  ons_retained* temporary; /* released after the call; ONSPY_TEMPORARIES per argument */
   ons_retained*
       retained;       /* kept until the device is past the launch; room for one each */
   PyObject** outputs; /* owned; room for one each */
@@ -295,6 +300,9 @@ bool onspy_device_of(onspy_call* call, size_t index, PyObject* object,
                      const onspy_producer* producer, DLDevice* out_device);
 bool onspy_exchange_device(onspy_call* call, size_t index, PyObject* object,
                            const onspy_producer* producer, DLDevice* out_device);
+/* Into args[index] the stream that the producer works on, of tensors[index]'s device. */
+bool onspy_exchange_stream(onspy_call* call, size_t index,
+                           const onspy_producer* producer);
 void onspy_call_release_temporary(onspy_call* call);
 
 static inline uint32_t onspy_traits(const onspy_kernel* kernel, size_t index) {

@@ -80,8 +80,11 @@ static bool borrow_again(onspy_call* call) {
  * that. */
 static bool finish_pending(onspy_call* call) {
   for (size_t i = 0; i < call->count; ++i) {
-    if (call->args[i].kind != ONS_ARG_PENDING) continue;
     PyObject* object = call->objects[i];
+    if (call->args[i].kind != ONS_ARG_PENDING ||
+        Py_IS_TYPE(object, call->state->output_type)) {
+      continue;
+    }
     onspy_producer scratch;
     const onspy_producer* producer = producer_at(call, i, Py_TYPE(object), &scratch);
     if (producer == NULL || !onspy_call_ask(call, i, object, producer)) return false;
@@ -226,13 +229,14 @@ static PyObject* run_and_release(onspy_call* call) {
 
 static PyObject* call_with_heap(onspy_call* call) {
   size_t per_argument =
-      sizeof(ons_arg) + sizeof(DLTensor) + 3 * sizeof(ons_retained) + sizeof(PyObject*);
+      sizeof(ons_arg) + sizeof(DLTensor) +
+      (ONSPY_TEMPORARIES + 1) * sizeof(ons_retained) + sizeof(PyObject*);
   char* memory = PyMem_Calloc(call->count, per_argument);
   if (memory == NULL) return PyErr_NoMemory();
   call->args = (ons_arg*)memory;
   call->tensors = (DLTensor*)(call->args + call->count);
   call->temporary = (ons_retained*)(call->tensors + call->count);
-  call->retained = call->temporary + 2 * call->count;
+  call->retained = call->temporary + ONSPY_TEMPORARIES * call->count;
   call->outputs = (PyObject**)(call->retained + call->count);
   PyObject* result = run_and_release(call);
   PyMem_Free(memory);
@@ -245,7 +249,7 @@ PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
    * binding. */
   ons_arg args[ONSPY_STACK_ARGUMENTS];
   DLTensor tensors[ONSPY_STACK_ARGUMENTS];
-  ons_retained temporary[2 * ONSPY_STACK_ARGUMENTS];
+  ons_retained temporary[ONSPY_TEMPORARIES * ONSPY_STACK_ARGUMENTS];
   ons_retained retained[ONSPY_STACK_ARGUMENTS];
   PyObject* outputs[ONSPY_STACK_ARGUMENTS];
   onspy_call call = {.state = kernel->state,

@@ -7,10 +7,17 @@
 static bool refuse(PyObject* device) {
   PyErr_Format(
       PyExc_ValueError,
-      "device must be None, 'cpu', 'cuda', 'cuda:N', a torch.device or a (DLPack device "
-      "type, index) pair, not %R",
+      "device must be None, 'cpu', 'cuda', 'cuda:N', a torch.device, (1, 0) or (2, N) as "
+      "in DLPack, not %R",
       device);
   return false;
+}
+
+/* Tensors may have any index with host memory, for which producers do not agree; whoever
+ * names a device means one. */
+static bool exists(DLDevice device) {
+  return device.device_type == kDLCUDA ? device.device_id >= 0
+                                       : device.device_type == kDLCPU && device.device_id == 0;
 }
 
 static bool from_text(PyObject* device, const char* text, DLDevice* out_device) {
@@ -30,7 +37,7 @@ static bool from_text(PyObject* device, const char* text, DLDevice* out_device) 
   if (end == colon + 1 || *end != '\0' || index < 0 || index > INT32_MAX)
     return refuse(device);
   out_device->device_id = (int32_t)index;
-  return true;
+  return exists(*out_device) || refuse(device);
 }
 
 /* Not having a driver is one of the answers. */
@@ -56,7 +63,7 @@ bool onspy_device_parse(onspy_state* state, PyObject* device, DLDevice* out_devi
       return refuse(device);
     }
     *out_device = (DLDevice){(DLDeviceType)type, index};
-    return true;
+    return exists(*out_device) || refuse(device);
   }
   PyObject* text = PyObject_Str(device);
   const char* utf8 = text != NULL ? PyUnicode_AsUTF8(text) : NULL;

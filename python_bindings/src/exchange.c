@@ -14,7 +14,8 @@ static bool refuse_lazy_view(onspy_call* call, size_t index, int marks) {
   return false;
 }
 
-static bool set_stream(onspy_call* call, size_t index, const onspy_producer* producer) {
+bool onspy_exchange_stream(onspy_call* call, size_t index,
+                           const onspy_producer* producer) {
   const DLPackExchangeAPI* exchange = producer->exchange;
   DLDevice device = call->tensors[index].device;
   call->device_seen = true;
@@ -80,10 +81,13 @@ bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
   arg->kind = ONS_ARG_TENSOR;
   arg->value.tensor = tensor;
   if (!take_tensor(call, index, object, producer)) return false;
-  if (!onspy_on_host(tensor->device) && !set_stream(call, index, producer)) return false;
+  if (!onspy_on_host(tensor->device) && !onspy_exchange_stream(call, index, producer)) {
+    return false;
+  }
   uint32_t traits = onspy_traits(call->kernel, index);
   if (producer->library == ONSPY_LIBRARY_TORCH) {
-    int marks = onspy_torch_ask(&producer->torch, object);
+    int marks = onspy_torch_ask(&producer->torch, object, traits & ONSPY_PARAMETER_WRITTEN,
+                                tensor->dtype.code == kDLComplex);
     if (marks < 0) return false;
     if (marks & ONSPY_TORCH_REQUIRES_GRAD) arg->flags |= ONS_ARG_REQUIRES_GRAD;
     if (marks & ~ONSPY_TORCH_REQUIRES_GRAD) return refuse_lazy_view(call, index, marks);

@@ -159,7 +159,7 @@ static PyObject* kernel_call(PyObject* self, PyObject* Py_UNUSED(args),
 }
 
 PyDoc_STRVAR(launch_doc,
-             "launch(args, *, grid, block, shared=0, stream=None)\n--\n\n"
+             "launch($self, args, *, grid, block, shared=0, stream=None)\n--\n\n"
              "The same as kernel[grid, block, shared, stream](*args).");
 static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs) {
   onspy_kernel* kernel = (onspy_kernel*)self;
@@ -193,7 +193,7 @@ static bool parse_device(onspy_kernel* self, PyObject* args, PyObject* kwargs,
 }
 
 PyDoc_STRVAR(prepare_doc,
-             "prepare(device=None)\n--\n\n"
+             "prepare($self, device=None)\n--\n\n"
              "Compiles and loads this kernel for one device, as Module.prepare does.");
 static PyObject* kernel_prepare(PyObject* object, PyObject* args, PyObject* kwargs) {
   onspy_kernel* self = (onspy_kernel*)object;
@@ -207,7 +207,7 @@ static PyObject* kernel_prepare(PyObject* object, PyObject* args, PyObject* kwar
 
 PyDoc_STRVAR(
     attributes_doc,
-    "attributes(device=None)\n--\n\n"
+    "attributes($self, device=None)\n--\n\n"
     "What one block uses on a device, as a dict of int: max_threads_per_block, registers "
     "(per thread), static_shared_bytes, local_bytes (per thread), constant_bytes, "
     "max_dynamic_shared_bytes. 0 is what the device does not say. Prepares the kernel "

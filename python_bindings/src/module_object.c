@@ -239,10 +239,10 @@ static PyObject* module_dir(PyObject* object, PyObject* Py_UNUSED(ignored)) {
 
 PyDoc_STRVAR(
     prepare_doc,
-    "prepare(device=None)\n--\n\n"
+    "prepare($self, device=None)\n--\n\n"
     "Compiles and loads every kernel of the source for one device; returns the "
     "compiler's log, '' if it wrote none.\n\n"
-    "device: 'cpu', 'cuda', 'cuda:1', a (DLPack type, index) pair or a torch.device; "
+    "device: 'cpu', 'cuda', 'cuda:1', (1, 0) or (2, N) as in DLPack, or a torch.device; "
     "None is the first GPU, or the CPU where there is none. Without it a kernel is "
     "compiled by its first launch. May take seconds, during which other Python threads "
     "run; may be called from any thread, and while a stream is being captured. Raises "

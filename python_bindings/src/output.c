@@ -162,18 +162,29 @@ static bool check_capture(onspy_call* call, size_t index,
 
 /* ---- one output ------------------------------------------------------------------- */
 
-/* The array to take after, borrowed: like's, else the first array among the arguments. */
+/* The array to take after, borrowed: like's, else the first array among the arguments that
+ * is where the launch goes (pinned memory may stand before it), else the first of all. */
 static PyObject* find_model(onspy_call* call, size_t index, const onspy_output* output) {
   if (output->like != NULL) return output->like;
+  bool host_launch = onspy_on_host(call->plan.device);
+  PyObject* first = NULL;
   for (size_t i = 0; i < call->count; ++i) {
-    bool is_output = Py_IS_TYPE(call->objects[i], call->state->output_type);
-    if (call->args[i].kind == ONS_ARG_TENSOR && !is_output) return call->objects[i];
+    PyObject* model = call->objects[i];
+    if (Py_IS_TYPE(model, call->state->output_type)) {
+      model = ((onspy_output*)model)->like;
+    }
+    uint32_t kind = call->args[i].kind;
+    if (model == NULL || (kind != ONS_ARG_TENSOR && kind != ONS_ARG_PENDING)) continue;
+    if (onspy_on_host(call->tensors[i].device) == host_launch) return model;
+    if (first == NULL) first = model;
   }
-  onspy_raise_argument(
-      call->kernel, index, call->state->error_argument_type,
-      "ons.empty without any array among the arguments, whose library would "
-      "allocate it; pass an array");
-  return NULL;
+  if (first == NULL) {
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_type,
+        "ons.empty without any array among the arguments, whose library would "
+        "allocate it; pass an array or ons.like(x)");
+  }
+  return first;
 }
 
 /* A fresh array of |producer|'s library (new reference). */

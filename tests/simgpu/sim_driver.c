@@ -238,34 +238,6 @@ CUresult cuModuleLoadData(CUmodule* out_module, const void* code) {
   return sim_leave(result);
 }
 
-static CUresult unload(const void* handle) {
-  sim_library* library = sim_check(handle, SIM_LIBRARY);
-  library->object.dead = true;
-  free(library->code);
-  library->code = NULL;
-  for (sim_object* object = sim.objects; object; object = object->next) {
-    if (object->kind == SIM_KERNEL && ((sim_kernel*)(void*)object)->library == library) {
-      object->dead = true;
-    }
-    if (object->kind == SIM_FUNCTION &&
-        ((sim_function*)(void*)object)->kernel->library == library) {
-      object->dead = true;
-    }
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult cuLibraryUnload(CUlibrary library) {
-  ENTER_UNSAFE();
-  return sim_leave(unload(library));
-}
-
-CUresult cuModuleUnload(CUmodule module) {
-  ENTER_UNSAFE();
-  ENTER_CONTEXT();
-  return sim_leave(unload(module));
-}
-
 static CUresult get_kernel(const void* handle, const char* name,
                            sim_kernel** out_kernel) {
   enum { DEFAULT_DYNAMIC_BYTES = 49152 };

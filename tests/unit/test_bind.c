@@ -64,10 +64,12 @@ static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* de
   ons_runtime runtime = {0};
   ons_module module = {.runtime = &runtime};
   ons_kernel kernel = {.module = &module, .name = "k"};
-  static ons__block block;
+  static void* parameters[4];
+  alignas(16) static unsigned char bytes[256];
+  ons__block block = {parameters, bytes};
   size_t index = 99;
-  bool is_mixed = false;
-  result.refusal = ons__bind(bound.plan, arg, device, device->device, NULL, &block, &index, &is_mixed);
+  uint32_t notes = 0;
+  result.refusal = ons__bind(bound.plan, arg, device, device->device, NULL, block, &index, &notes);
   if (result.refusal) {
     cr_assert(eq(sz, index, 0));
     result.status =
@@ -291,7 +293,7 @@ Test(bind, unknown_order) {
   arg.flags = ONS_ARG_ORDERED;
   cr_expect(eq(int, bind_one("FvPKfE", &arg, &gpu).refusal, ONS__ACCEPTED));
   CHECK_REFUSED(bind_one("FvPfE", &arg, &gpu), ONS__REFUSED_AFTER, ONS_STATUS_ORDER,
-                "later work");
+                "behind this write");
   arg.flags = ONS_ARG_OUTPUT;
   cr_expect(eq(int, bind_one("FvPfE", &arg, &gpu).refusal, ONS__ACCEPTED));
 }

@@ -106,9 +106,8 @@ Test(launch_cuda, goes_to_the_tensors_stream_and_does_nothing_else) {
   cr_expect(eq(int, memcmp(record->parameters, &a, 4), 0));
   cr_expect(eq(int, memcmp(record->parameters + record->parameter_offsets[1], &pointer, 8), 0));
   cr_expect(eq(int, memcmp(record->parameters + record->parameter_offsets[3], &n, 8), 0));
-  /* Promise 1: one question about capture, one launch. */
-  cr_expect(eq(sz, sim_record_count(), 2));
-  cr_expect(eq(sz, sim_call_count("cuStreamIsCapturing"), 1));
+  /* Nothing else is asked of the driver. */
+  cr_expect(eq(sz, sim_record_count(), 1));
 }
 
 Test(launch_cuda, null_and_legacy_are_one_stream) {
@@ -188,21 +187,17 @@ Test(launch_cuda, first_launch_in_a_capture) {
     if (status == ONS_STATUS_UNAVAILABLE) cr_skip_test("%s", error.message);
     cr_expect(eq(int, status, 0), "%s", error.message);
     cr_expect(eq(int, ons_kernel_launch(kernel, &plain, args, 4, &error), 0));
-    /* The module goes, the graph keeps its code. */
+    /* The module goes, the code stays: the graph may be replayed at any time. */
     size_t libraries = sim_get_live().libraries;
     ons_kernel_release(kernel);
     ons_module_release(fresh);
     ons_runtime_collect(runtime);
     cr_expect(eq(sz, sim_get_live().libraries, libraries));
-    cr_expect(eq(sz, sim_get_live().user_objects, 1), "one for both launches");
     cr_expect(eq(int, sim_capture_status(side), 1));
     void* graph = sim_capture_end(side);
     cr_assert(graph != NULL, "mode %d", mode);
     cr_expect(eq(sz, sim_graph_kernel_count(graph), 2));
     sim_graph_destroy(graph);
-    cr_expect(eq(sz, sim_get_live().libraries, libraries), "not in the driver's callback");
-    ons_runtime_collect(runtime);
-    cr_expect(eq(sz, sim_get_live().libraries, libraries - 1));
   }
 }
 

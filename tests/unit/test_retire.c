@@ -1,4 +1,4 @@
-/* What outlives a launch: objects until the device is past it, binaries until graphs are gone. */
+/* What outlives a launch: objects, until the device is past it or the graph is gone. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 
@@ -13,7 +13,7 @@ typedef struct fake_event {
   bool passed;
 } fake_event;
 
-static int live_events, released, unloaded;
+static int live_events, released;
 static bool fail_create, fail_record;
 static fake_event* last_recorded;
 static struct {
@@ -60,17 +60,11 @@ static ons_status graph_retain(ons__device* device, void* target, void* object,
   return ONS_STATUS_OK;
 }
 
-static void unload(ons__binary* binary) {
-  (void)binary;
-  ++unloaded;
-}
-
 static const ons__backend_ops ops = {.event_create = event_create,
                                      .event_destroy = event_destroy,
                                      .event_record = event_record,
                                      .event_passed = event_passed,
-                                     .graph_retain = graph_retain,
-                                     .unload = unload};
+                                     .graph_retain = graph_retain};
 static ons__backend backend = {.ops = &ops};
 static ons__device device = {.backend = &backend};
 static ons__retire_list list;
@@ -171,21 +165,5 @@ Test(retire, under_capture_objects_live_as_long_as_the_graph) {
   cr_expect(eq(int, released, 0), "not inside of the driver's callback");
   ons__retire_poll(&list);
   cr_expect(eq(int, released, 2));
-  cr_assert(ons__retire_destroy(&list));
-}
-
-Test(retire, a_binary_outlives_its_module_in_a_graph) {
-  ons_error error = ONS_ERROR_INIT;
-  ons__loaded* loaded = ons__alloc(NULL, sizeof(*loaded));
-  atomic_init(&loaded->reference_count, 1);
-  loaded->home = &list;
-  cr_assert(eq(int, ons__loaded_to_graph(loaded, &graph, &error), 0));
-  ons__loaded_release(loaded);
-  ons__retire_unload(&list);
-  cr_expect(eq(int, unloaded, 0));
-  graph.release(graph.object);
-  cr_expect(eq(int, unloaded, 0), "not inside of the driver's callback");
-  ons__retire_unload(&list);
-  cr_expect(eq(int, unloaded, 1));
   cr_assert(ons__retire_destroy(&list));
 }

@@ -10,8 +10,8 @@ static const ons__cuda_device* device_of(const ons__binary* binary) {
 }
 
 static bool has_libraries(const ons__cuda_driver* driver) {
-  return driver->cuLibraryLoadData && driver->cuLibraryUnload &&
-         driver->cuLibraryGetKernel && driver->cuKernelGetFunction;
+  return driver->cuLibraryLoadData && driver->cuLibraryGetKernel &&
+         driver->cuKernelGetFunction;
 }
 
 static ons_status load_error(const ons__cuda_device* device, const ons__image* image,
@@ -63,19 +63,11 @@ ons_status ons__cuda_load(ons__device* base, const ons__image* image,
   return ONS_STATUS_OK;
 }
 
-/* Failures have no taker: at process exit the driver may be gone already. */
+/* The code stays loaded: a graph that captured a launch holds kernels by address and nothing tells when
+ * it is gone, and asking at every launch whether it is captured costs more than the code is
+ * worth. */
 void ons__cuda_unload(ons__binary* base) {
-  ons__cuda_binary* binary = (ons__cuda_binary*)base;
-  if (!binary) return;
-  const ons__cuda_device* device = device_of(base);
-  ons__cuda_scope scope;
-  if (!ons__cuda_driver_lost(device->driver) &&
-      !ons__cuda_relaxed_enter(device, &scope)) {
-    if (binary->library) device->driver->cuLibraryUnload(binary->library);
-    if (binary->module) device->driver->cuModuleUnload(binary->module);
-    ons__cuda_relaxed_leave(device, &scope);
-  }
-  ons__free(device->base.backend->settings->allocator, binary);
+  if (base) ons__free(base->device->backend->settings->allocator, base);
 }
 
 static CUresult find(const ons__cuda_binary* binary, const char* lowered,
