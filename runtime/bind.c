@@ -11,7 +11,9 @@
 /* Memory that is not the device's own but that its kernels may use. */
 static bool is_usable(const DLTensor* tensor, ons__device* device) {
   int type = (int)tensor->device.device_type;
-  if (device->device.device_type == kDLCPU) return type == kDLCUDAHost;
+  if (device->device.device_type == kDLCPU) {
+    return type == kDLCUDAHost || type == kDLCPU; /* whatever index its producer gives it */
+  }
   if (type == kDLCUDAManaged || type == kDLCUDAHost) return true;
   /* Some producers call their pinned memory plain CPU memory. */
   const ons__backend_ops* ops = device->backend->ops;

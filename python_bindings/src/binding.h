@@ -1,13 +1,18 @@
 /* What the files of the extension module share.
  *
- *   module.c         the module, its state, its functions
- *   errors.c         the exception tree, ons_error -> exception
- *   module_object.c  onstream.Module         kernel_object.c  onstream.Kernel
- *   launcher.c       kernel[grid, block]     call.c           one call of it, the hot
- * path producer.c       which protocol a type speaks, found once per type exchange.c
- * arguments through an exchange table ask.c            ... through __dlpack__ buffer.c
- * ... the buffer protocol array_interface.c  ... __cuda_array_interface__ scalar.c
- * stream_arg.c  device_arg.c  dtype.c  output.c
+ *   module.c           the module, its state, its functions
+ *   errors.c           the exception tree, ons_error -> exception
+ *   module_object.c    onstream.Module
+ *   kernel_object.c    onstream.Kernel
+ *   launcher.c         kernel[grid, block]
+ *   call.c             one call of it, the hot path
+ *   producer.c         which protocol a type speaks, found once per type
+ *   exchange.c         arguments through an exchange table
+ *   torch.c            what torch's table leaves unchecked
+ *   ask.c              arguments through __dlpack__
+ *   buffer.c           ... the buffer protocol
+ *   array_interface.c  ... __cuda_array_interface__
+ *   scalar.c, stream_arg.c, device_arg.c, dtype.c, output.c
  *
  * All functions need the GIL. Unless said otherwise, those that return bool or a pointer
  * report failure as false or NULL with a Python exception set. */

@@ -5,8 +5,10 @@ import os
 import shlex
 import subprocess
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -68,6 +70,14 @@ __global__ void where(int* out) {
 @pytest.fixture(scope="session")
 def mod() -> ons.Module:
     return ons.Module(SOURCE, name="tests.cu")
+
+
+@pytest.fixture
+def jnp() -> Iterator[Any]:
+    """jax.numpy, making arrays on the CPU also where there is a GPU."""
+    jax = pytest.importorskip("jax")
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield jax.numpy
 
 
 @pytest.fixture(scope="session")

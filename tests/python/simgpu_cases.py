@@ -191,24 +191,110 @@ def test_the_tensors_device_decides(mod: ons.Module, sim: Sim, arrays: Arrays) -
     assert sim.lib.sim_get_current() == before
 
 
-def test_explicit_streams(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
-    class Holder:
-        def __cuda_stream__(self) -> tuple[int, int]:
-            return 0, arrays.stream
+class Protocol:
+    def __init__(self, handle: int) -> None:
+        self.pair = (0, handle)
 
-    for stream in (arrays.stream, Holder(), None):
-        sim.clear()
-        launch(mod, arrays(), arrays(), stream=stream)
-        assert sim.launch().stream == arrays.stream
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return self.pair
 
 
-def test_default_streams_are_one(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
-    arrays.use(0)
-    for stream in (0, 1, None):
-        launch(mod, arrays(), arrays(), stream=stream)
-    assert len(sim.launches()) == 3
+class ProtocolAttribute:
+    def __init__(self, handle: int) -> None:
+        self.__cuda_stream__ = (0, handle)
+
+
+class TorchStream:
+    def __init__(self, handle: int) -> None:
+        self.cuda_stream = handle
+
+
+class CupyStream:
+    def __init__(self, handle: int) -> None:
+        self.ptr = handle
+
+
+class NumbaStream:
+    def __init__(self, handle: int) -> None:
+        self.handle = ctypes.c_void_p(handle)
+
+
+STREAMS = [int, Protocol, ProtocolAttribute, TorchStream, CupyStream, NumbaStream]
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_explicit_streams(mod: ons.Module, sim: Sim, arrays: Arrays, kind: Any) -> None:
+    launch(mod, arrays(), arrays(), stream=kind(arrays.stream))
+    assert sim.launch().stream == arrays.stream
+    with pytest.raises(ons.OrderError, match=f"{arrays.stream:#x}"):
+        launch(mod, arrays(), arrays(), stream=kind(sim.stream()))
     with pytest.raises(ons.OrderError):
-        launch(mod, arrays(), arrays(), stream=2)
+        launch(mod, arrays(), arrays(), stream=kind(0))
+    assert len(sim.launches()) == 1
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_explicit_streams_order_those_who_tell_none(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any, kind: Any
+) -> None:
+    """What comes out of a stream argument is what a producer is asked with."""
+    kernel = ons.Module("__global__ void reads(const float* x) {}").reads
+    for handle, asked in ((arrays.stream, arrays.stream), (0, 1), (1, 1), (2, 2)):
+        sim.clear()
+        p = DLPackProducer(producer, arrays())
+        kernel[1, 1, 0, kind(handle)](p)
+        assert [a["stream"] for a in p.asked] == [asked]
+        assert (sim.launch().stream or 0) == handle
+
+
+def test_no_stream_is_that_of_the_arrays(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    launch(mod, arrays(), arrays(), stream=None)
+    assert sim.launch().stream == arrays.stream
+
+
+def test_default_streams(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    """0 and 1 are one stream, the legacy one; 2 is another, the thread's."""
+    for own, same, others in ((0, (0, 1, None), (2,)), (1, (0, 1, None), (2,)),
+                              (2, (2, None), (0, 1))):  # fmt: skip
+        arrays.use(own)
+        sim.clear()
+        for stream in same:
+            launch(mod, arrays(), arrays(), stream=stream)
+        assert len(sim.launches()) == len(same)
+        for stream in others:
+            with pytest.raises(ons.OrderError):
+                launch(mod, arrays(), arrays(), stream=stream)
+        assert len(sim.launches()) == len(same)
+
+
+@pytest.mark.parametrize(
+    ("stream", "error"),
+    [
+        (-1, ValueError),
+        (-(2**70), ValueError),
+        (2**64, ValueError),
+        (2**70, ValueError),
+        (True, TypeError),
+        (False, TypeError),
+        (1.0, TypeError),
+        ("0", TypeError),
+        (b"0", TypeError),
+        ((0, 5), TypeError),
+        (object(), TypeError),
+        (Protocol, TypeError),
+        (CupyStream(-1), ValueError),
+        (Protocol(-1), ValueError),
+        (Protocol(2**64), ValueError),
+    ],
+)
+def test_streams_that_are_none(
+    mod: ons.Module, sim: Sim, arrays: Arrays, stream: Any, error: Any
+) -> None:
+    with pytest.raises(error, match="stream"):
+        launch(mod, arrays(), arrays(), stream=stream)
+    with pytest.raises(error, match="stream"):
+        mod.scale.launch((2.0, arrays(), arrays(), 4), grid=1, block=1, stream=stream)
+    assert sim.launches() == []
 
 
 # ---- what is refused -------------------------------------------------------------------------------------
@@ -309,10 +395,11 @@ def test_unknown_producers_are_not_written(
     mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
 ) -> None:
     p = DLPackProducer(producer, arrays())
-    with pytest.raises(ons.OrderError, match="'out'.*const"):
+    with pytest.raises(ons.OrderError, match="'out'.*does not tell.*const") as caught:
         launch(mod, arrays(), p)
+    assert "ONS_" not in str(caught.value)
     assert sim.launches() == []
-    del p
+    del p, caught
     assert producer.counts()["handed_out"] == producer.counts()["deleted"]
 
 
@@ -360,6 +447,16 @@ def interface(stream: Any, **entries: Any) -> ArrayInterface:
 def test_array_interface_needs_to_tell_the_device(mod: ons.Module, sim: Sim) -> None:
     with pytest.raises(ons.ArgumentTypeError, match="which of several GPUs"):
         launch(mod, interface(sim.stream()), interface(sim.stream()))
+
+
+def test_array_interface_without_any_order(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    for version in (0, 2, None):
+        old = ArrayInterface(shape=(4,), data=(0x8000, False), version=version)
+        with pytest.raises(ons.OrderError, match="'x'.*version 3.*__dlpack__"):
+            launch(mod, old, arrays())
+        with pytest.raises(ons.OrderError, match="'out'.*version 3.*__dlpack__"):
+            launch(mod, arrays(), old)
+    assert sim.launches() == []
 
 
 def with_device(producer: Any, tensor: Any, stream: Any, **entries: Any) -> Any:
@@ -474,6 +571,117 @@ def test_outputs(mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any) -> No
     assert type(z) is type(x) and z.ndim == 1 and (z.device_type, z.device_id) == CUDA
     assert sim.launch().value(2) == z.data
     assert producer.counts(0)["allocations"] == 1
+
+
+@pytest.fixture
+def pinned(sim: Sim, arrays: Arrays) -> Any:
+    """A tensor that calls its pinned memory plain CPU memory, as torch does."""
+    memory = ctypes.create_string_buffer(64)
+    address = ctypes.addressof(memory)
+    sim.lib.sim_host_register(ctypes.c_void_p(address), ctypes.c_size_t(64))
+    aligned = (address + 15) & ~15
+    return arrays.type(aligned, (4,), device=(1, 0), owner=memory)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_outputs_say_where_a_launch_goes(
+    mod: ons.Module, sim: Sim, arrays: Arrays, pinned: Any, first: bool
+) -> None:
+    """An output counts as a tensor of its model's device and stream, in the first call too."""
+    if first:
+        mod = ons.Module(mod.source + "// a module of its own")
+    z = launch(mod, pinned, ons.like(arrays()))
+    record = sim.launch()
+    assert (z.device_type, z.device_id) == CUDA
+    assert record.stream == arrays.stream
+    assert record.value(1) == pinned.data and record.value(2) == z.data
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("device", [0, 1])
+def test_outputs_may_be_the_only_arrays(
+    mod: ons.Module, sim: Sim, arrays: Arrays, first: bool, device: int
+) -> None:
+    arrays.use(sim.stream(device=device))
+    source = "__global__ void fill(float value, float* out) { out[0] = value; }"
+    kernel = ons.Module(source).fill
+    if not first:
+        kernel.prepare((2, device))
+        sim.clear()
+    z = kernel[1, 1](2.0, ons.like(arrays(device=(2, device))))
+    assert (z.device_type, z.device_id) == (2, device)
+    assert sim.launch().stream == arrays.stream
+    assert sim.launch().stream_context == sim.lib.sim_primary_context(device)
+
+
+def test_outputs_of_two_streams_are_refused_before_they_are_made(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    others = Arrays(producer, sim, slot=1)
+    with pytest.raises(ons.OrderError, match="'out'"):
+        launch(mod, arrays(), ons.like(others()))
+    with pytest.raises(ons.OrderError, match="'out'"):
+        mod["fill<float>"][1, 1, 0, others.stream](2.0, ons.like(arrays()))
+    assert producer.counts(0)["allocations"] == producer.counts(1)["allocations"] == 0
+    assert sim.launches() == []
+
+
+def test_outputs_of_another_device_are_refused(
+    mod: ons.Module, sim: Sim, arrays: Arrays, pinned: Any
+) -> None:
+    with pytest.raises(ons.ArgumentError, match="'out'.*cuda:1"):
+        launch(mod, arrays(), ons.like(arrays(device=(2, 1))))
+    with pytest.raises(ons.ArgumentError, match="'out'.*cpu"):
+        launch(mod, arrays(), ons.like(pinned.__class__(0x1000, (4,), device=(1, 0))))
+    assert sim.launches() == []
+
+
+def test_empty_goes_where_the_launch_goes(
+    mod: ons.Module, sim: Sim, arrays: Arrays, pinned: Any
+) -> None:
+    for args in ((pinned, arrays(), ons.empty(4, "float32")),
+                 (pinned, ons.empty(4, "float32"), ons.like(arrays()))):  # fmt: skip
+        sim.clear()
+        z = mod.axpy[1, 4](2.0, *args, 4)
+        made = z if not isinstance(z, tuple) else z[0]
+        assert (made.device_type, made.device_id) == CUDA
+        assert sim.launch().stream == arrays.stream
+
+
+def test_empty_alone_has_no_library(mod: ons.Module, sim: Sim) -> None:
+    for kernel in (mod["fill<float>"], ons.Module(mod.source + "// another")["fill<float>"]):
+        with pytest.raises(ons.ArgumentTypeError, match="'out'.*ons.empty without any array"):
+            kernel[1, 1](2.0, ons.empty(1, "float32"))
+
+
+def test_outputs_of_libraries_that_cannot_be_asked(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    p = DLPackProducer(producer, arrays())
+    with pytest.raises(ons.ArgumentTypeError, match="'out'.*does not know how to ask"):
+        launch(mod, arrays(), ons.like(p))
+    assert p.asked == [] and sim.launches() == []
+
+
+def test_outputs_in_a_capture(mod: ons.Module, sim: Sim, arrays: Arrays, pinned: Any) -> None:
+    sim.begin(arrays.stream)
+    launch(mod, pinned, ons.like(arrays()))
+    assert sim.end(arrays.stream) == 1
+
+
+def test_many_outputs_of_a_table_without_borrowing(sim: Sim, producer: Any) -> None:
+    """Each is handed over, and released, several times on its way."""
+    owning = Arrays(producer, sim, null=("borrow",))
+    count = 23
+    names = ", ".join(f"float* y{i}" for i in range(count))
+    kernel = ons.Module(f"__global__ void k(const float* x, {names}) {{}}").k
+    kernel.prepare("cuda:0")
+    x = owning()
+    for make in (lambda: ons.like(x), lambda: ons.empty(4, "float32")):
+        made = kernel[1, 1](x, *(make() for _ in range(count)))
+        assert len(made) == count
+        del made
+    assert producer.counts()["handed_out"] == producer.counts()["deleted"] > 2 * count
 
 
 # ---- devices --------------------------------------------------------------------------------------------------------

@@ -312,7 +312,7 @@ def test_errors_in_stream_objects_pass_through(mod: ons.Module) -> None:
         mod.scale[1, 1, 0, Bad()]
 
 
-@pytest.mark.parametrize("device", ["cpu", (1, 0)])
+@pytest.mark.parametrize("device", ["cpu", "cpu:0", (1, 0)])
 def test_devices(mod: ons.Module, device: Any) -> None:
     assert isinstance(mod.prepare(device), str)
     mod.axpy.prepare(device)
@@ -320,7 +320,8 @@ def test_devices(mod: ons.Module, device: Any) -> None:
 
 @pytest.mark.parametrize(
     "device",
-    ["gpu", "cuda:", "cuda:-1", "cuda:x", "", 5, (1,), (1, 2, 3), object(), "cuda:99999999999"],
+    ["gpu", "cuda:", "cuda:-1", "cuda:x", "", 5, (1,), (1, 2, 3), object(), "cuda:99999999999"]
+    + ["cpu:1", (1, 1), (1, -1), (2, -1), (3, 0), (3, 2), (0, 0), (13, 0), (2**16 + 1, 0)],
 )
 def test_bad_devices(mod: ons.Module, device: Any) -> None:
     with pytest.raises(ValueError, match="device must be"):

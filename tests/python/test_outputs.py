@@ -15,7 +15,8 @@ def array_of(library: str) -> Any:
         return np.arange(8, dtype=np.float32)
     if library == "torch":
         return pytest.importorskip("torch").arange(8.0)
-    return pytest.importorskip("jax.numpy").arange(8.0)
+    jax = pytest.importorskip("jax")
+    return jax.device_put(np.arange(8, dtype=np.float32), jax.devices("cpu")[0])
 
 
 LIBRARIES = ["numpy", "torch", "jax"]

@@ -133,7 +133,7 @@ def test_flags_are_heeded(mod: ons.Module, producer: Any, x: Any, out: Any, flag
     assert producer.counts()["handed_out"] == producer.counts()["deleted"] == 2
 
 
-@pytest.mark.parametrize("device", [None, 5, (1,), ("cpu", 0), (1, -1), (1 << 40, 0), (0, 0)])
+@pytest.mark.parametrize("device", [None, 5, (1,), ("cpu", 0), (2, -1), (1 << 40, 0), (0, 0)])
 def test_malformed_devices(mod: ons.Module, producer: Any, x: Any, out: Any, device: Any) -> None:
     class Lost(DLPackProducer):
         def __dlpack_device__(self) -> Any:
@@ -141,6 +141,17 @@ def test_malformed_devices(mod: ons.Module, producer: Any, x: Any, out: Any, dev
 
     with pytest.raises(ons.ArgumentTypeError, match="__dlpack_device__"):
         launch(mod, Lost(producer, tensor_of(producer, x)), out)
+
+
+@pytest.mark.parametrize("index", [-1, 1, 7])
+def test_host_memory_may_have_any_index(
+    mod: ons.Module, producer: Any, x: Any, out: Any, index: int
+) -> None:
+    tensor = tensor_of(producer, x, device=(1, index))
+    for given in (tensor, DLPackProducer(producer, tensor)):
+        launch(mod, given, out)
+        np.testing.assert_array_equal(out, 2 * x)
+        out[:] = 0
 
 
 # ---- what is asked ------------------------------------------------------------------------------

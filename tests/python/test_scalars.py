@@ -95,8 +95,7 @@ def test_torch_scalars(mod: ons.Module) -> None:
         store(mod, "int", torch.tensor([7]), np.int32)
 
 
-def test_jax_scalars(mod: ons.Module) -> None:
-    jnp = pytest.importorskip("jax.numpy")
+def test_jax_scalars(mod: ons.Module, jnp: Any) -> None:
     assert store(mod, "int", jnp.array(7), np.int32) == 7
     assert store(mod, "float", jnp.float32(2.5), np.float32) == 2.5
 

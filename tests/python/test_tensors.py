@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -29,8 +32,7 @@ def test_values(mod: ons.Module, library: str) -> None:
     np.testing.assert_array_equal(out, 3 * x + y)
 
 
-def test_jax_values(mod: ons.Module) -> None:
-    jnp = pytest.importorskip("jax.numpy")
+def test_jax_values(mod: ons.Module, jnp: Any) -> None:
     x = jnp.arange(10, dtype=jnp.float32)
     z = mod.scale[1, 32](2.0, x, ons.like(x), 10)
     assert type(z) is type(x)
@@ -143,8 +145,7 @@ def test_read_only(mod: ons.Module) -> None:
         run_scale(mod, out, x, 4)
 
 
-def test_jax_arrays_are_never_written(mod: ons.Module) -> None:
-    jnp = pytest.importorskip("jax.numpy")
+def test_jax_arrays_are_never_written(mod: ons.Module, jnp: Any) -> None:
     x = jnp.ones(4)
     with pytest.raises(ons.ArgumentValueError, match="read-only"):
         run_scale(mod, np.zeros(4, np.float32), x, 4)
@@ -241,8 +242,7 @@ def test_half_and_bfloat16() -> None:
             kernel[1, 1](x.float(), ons.like(x), 8)
 
 
-def test_bfloat16_of_jax_and_numpy() -> None:
-    jnp = pytest.importorskip("jax.numpy")
+def test_bfloat16_of_jax_and_numpy(jnp: Any) -> None:
     ml_dtypes = pytest.importorskip("ml_dtypes")
     kernel = ons.Module(HALF).copy_bf16
     x = jnp.arange(8, dtype=jnp.bfloat16)
@@ -279,19 +279,71 @@ def test_writing_what_requires_grad_is_refused(mod: ons.Module, kind: str) -> No
     assert torch.equal(p.detach(), torch.full((4,), 2.0))
 
 
-def test_conjugated_views_are_refused(mod: ons.Module) -> None:
-    source = r"""
-    struct c64 { float re, im; };
-    __global__ void first(const void* x, float* out) { out[0] = *(const float*)x; }
-    """
-    first = ons.Module(source).first
+class Sub(torch.Tensor):
+    pass
+
+
+def plain(x: Any) -> Any:
+    return x
+
+
+def subclass(x: Any) -> Any:
+    return x.as_subclass(Sub)
+
+
+def parameter(x: Any) -> Any:
+    return torch.nn.Parameter(x, requires_grad=False)
+
+
+SECOND = """
+__global__ void read(const void* x, float* out) { out[0] = ((const float*)x)[1]; }
+__global__ void write(void* x) { ((float*)x)[1] = 7; }
+"""
+
+
+@pytest.mark.parametrize("wrap", [plain, subclass, parameter])
+def test_conjugated_views_are_refused(wrap: Any) -> None:
+    mod = ons.Module(SECOND)
     x = torch.tensor([1 + 2j, 3 + 4j])
+    lazy = wrap(x.conj())
+    assert lazy.is_conj() and lazy.is_contiguous()
     out = torch.zeros(1)
-    first[1, 1](x, out)
-    assert out[0] == 1
-    with pytest.raises(ons.ArgumentValueError, match=r"conj.*resolve_conj\(\)"):
-        first[1, 1](x.conj(), out)
-    first[1, 1](x.conj().resolve_conj(), out)
+    mod.read[1, 1](wrap(x), out)
+    assert out[0] == 2
+    with pytest.raises(ons.ArgumentValueError, match=r"'x'.*conj.*resolve_conj\(\)"):
+        mod.read[1, 1](lazy, out)
+    with pytest.raises(ons.ArgumentValueError, match=r"'x'.*conj.*resolve_conj\(\)"):
+        mod.write[1, 1](lazy)
+    assert out[0] == 2 and x[0] == 1 + 2j
+    mod.read[1, 1](lazy.resolve_conj(), out)
+    assert out[0] == -2
+    mod.write[1, 1](wrap(x))
+    assert x[0] == 1 + 7j
+
+
+@pytest.mark.parametrize("wrap", [plain, subclass, parameter])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch._neg_view(torch.arange(4.0)),
+        lambda: torch._neg_view(torch.arange(4.0))[:4],
+        lambda: torch.zeros(4, dtype=torch.complex64).conj().imag.as_strided((4,), (1,)),
+    ],
+)
+def test_dense_negated_views_are_refused(mod: ons.Module, make: Any, wrap: Any) -> None:
+    lazy = wrap(make())
+    assert lazy.is_neg() and lazy.is_contiguous()
+    values = lazy.resolve_neg().clone()
+    out = torch.full((4,), 5.0)
+    with pytest.raises(ons.ArgumentValueError, match=r"'x'.*neg.*resolve_neg\(\)"):
+        run_scale(mod, lazy, out, 4)
+    with pytest.raises(ons.ArgumentValueError, match=r"'out'.*neg.*resolve_neg\(\)"):
+        run_scale(mod, out, lazy, 4)
+    assert (out == 5).all() and torch.equal(lazy.resolve_neg(), values)
+    run_scale(mod, wrap(lazy.resolve_neg()), out, 4)
+    assert torch.equal(out, 2 * values)
+    fresh = mod.scale[1, 4](2.0, out, ons.like(lazy), 4)
+    assert not fresh.is_neg() and torch.equal(torch.Tensor(fresh), 4 * values)
 
 
 @pytest.mark.parametrize(
@@ -349,9 +401,6 @@ def test_functorch_wrappers_are_refused(mod: ons.Module) -> None:
 
 
 def test_subclasses_of_torch_tensors(mod: ons.Module) -> None:
-    class Sub(torch.Tensor):
-        pass
-
     x = torch.arange(4.0).as_subclass(Sub)
     out = torch.zeros(4)
     run_scale(mod, x, out, 4)
@@ -378,3 +427,27 @@ def test_torch_without_its_table_is_checked_alike(mod: ons.Module) -> None:
     z = torch.tensor([1 + 2j])
     with pytest.raises(ons.ArgumentValueError, match="resolve_neg"):
         run_scale(mod, old(z.conj().imag), out, 1)
+
+
+def test_torch_that_is_asked_through_its_descriptors() -> None:
+    """The path where the C++ object is not found in the Python one: the tests above, again."""
+    code = """
+        import sys
+
+        import pytest
+        import torch
+
+        asked = []
+        torch.Tensor._cdata = property(asked.append)  # answers None
+        rc = pytest.main(sys.argv[1:])
+        assert asked, "torch's checks are found some other way"
+        sys.exit(rc)
+        """
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), __file__]
+        + ["-q", "-p", "no:cacheprovider", "-k", "grad or views or subclasses or parameters"],
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert " passed" in result.stdout

@@ -14,7 +14,7 @@ import onstream as ons
 HERE = Path(__file__).parent
 
 
-def run_mypy(*arguments: str) -> None:
+def run_mypy(cwd: Path, *arguments: str) -> None:
     pytest.importorskip("mypy")
     package = Path(ons.__file__).parent
     result = subprocess.run(
@@ -22,14 +22,15 @@ def run_mypy(*arguments: str) -> None:
         + list(arguments[1:]),
         capture_output=True,
         text=True,
-        cwd=package.parent,
-        env={"MYPYPATH": str(package.parent), "PATH": "/usr/bin:/bin"},
+        cwd=cwd, # where no folder is taken for the package
+        env={"PYTHONPATH": str(package.parent), "PATH": "/usr/bin:/bin"},
     )
     assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_usage_is_strictly_typed(tmp_path: Path) -> None:
     run_mypy(
+        tmp_path,
         "mypy",
         "--strict",
         f"--cache-dir={tmp_path}",
