@@ -64,9 +64,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="write the figures here too")
     parser.add_argument("--batches", type=int, default=40, help="rounds (40)")
     parser.add_argument("--calls", type=int, default=5, help="calls a batch (5)")
-    parser.add_argument(
-        "--check", action="store_true", help="fail if the limit is not met"
-    )
+    parser.add_argument("--check", action="store_true", help="fail if the limit is not met")
     options = parser.parse_args()
 
     machine = measure.machine()
@@ -76,6 +74,7 @@ def main() -> int:
         # Before the library reads them.
         os.environ |= {"ONSTREAM_CPU_THREADS": "1", **stand_in.environment}
         import numpy
+
         import onstream as ons
 
         x = numpy.random.default_rng(0).standard_normal(COUNT, dtype=numpy.float32)

@@ -35,8 +35,9 @@ __global__ void saxpy(float a, const float* x, float* y, long long n) {
 
 def child(device: str) -> None:
     """One first launch; prints what it took as JSON."""
-    import onstream as ons
     import torch
+
+    import onstream as ons
 
     x = torch.randn(COUNT, device=device)
     y = torch.zeros(COUNT, device=device)
@@ -61,9 +62,7 @@ class HostCompiler:
 
     def __init__(self, folder: pathlib.Path):
         names = os.environ.get("ONSTREAM_HOST_COMPILER"), "clang++", "g++"
-        real = next(
-            (path for name in names if name and (path := shutil.which(name))), None
-        )
+        real = next((path for name in names if name and (path := shutil.which(name))), None)
         if real is None:
             raise RuntimeError("no clang++ and no g++ here")
         self.real = real
@@ -146,9 +145,7 @@ def main() -> int:
     parser.add_argument("--json", metavar="FILE", help="write the figures here too")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--runs", type=int, default=7, help="processes (7)")
-    parser.add_argument(
-        "--check", action="store_true", help="fail if the limit is not met"
-    )
+    parser.add_argument("--check", action="store_true", help="fail if the limit is not met")
     parser.add_argument("--child", choices=("cpu", "cuda"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -193,17 +190,12 @@ def main() -> int:
     where = machine["gpu"] if device == "cuda" else [machine["cpu"]]
     print(f"{options.runs} processes, {device}, on {', '.join(where)}\n")
     print(measure.table(["what", "min ms", "median ms"], lines))
-    limits = [
-        Limit("own share of a first launch, median", statistics.median(own), 2, "ms")
-    ]
+    limits = [Limit("own share of a first launch, median", statistics.median(own), 2, "ms")]
     result = {
         "machine": machine,
         "device": device,
         "runs": options.runs,
-        "rows": [
-            {"name": n, "min_ms": min(v), "median_ms": statistics.median(v)}
-            for n, v in rows
-        ],
+        "rows": [{"name": n, "min_ms": min(v), "median_ms": statistics.median(v)} for n, v in rows],
     }
     return measure.finish(options.json, result, limits, options.check)
 

@@ -23,9 +23,7 @@ print(time.perf_counter_ns() - start)
 def run(code: str) -> tuple[float, str]:
     """(wall time in ms, standard output) of a new interpreter."""
     start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return (time.perf_counter() - start) * 1e3, done.stdout
 
 
@@ -33,9 +31,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", metavar="FILE", help="write the figures here too")
     parser.add_argument("--runs", type=int, default=21, help="of each kind (21)")
-    parser.add_argument(
-        "--check", action="store_true", help="fail if the limit is not met"
-    )
+    parser.add_argument("--check", action="store_true", help="fail if the limit is not met")
     options = parser.parse_args()
 
     machine = measure.machine()
@@ -64,10 +60,7 @@ def main() -> int:
     result = {
         "machine": machine,
         "runs": options.runs,
-        "rows": [
-            {"name": n, "min_ms": min(v), "median_ms": statistics.median(v)}
-            for n, v in rows
-        ],
+        "rows": [{"name": n, "min_ms": min(v), "median_ms": statistics.median(v)} for n, v in rows],
     }
     return measure.finish(options.json, result, limits, options.check)
 

@@ -92,9 +92,7 @@ def onstream_rows(
     ]
 
 
-def onstream_array_row(
-    library: str, source: str, two: str, grid: int, x: Any, y: Any
-) -> Row:
+def onstream_array_row(library: str, source: str, two: str, grid: int, x: Any, y: Any) -> Row:
     import onstream as ons
 
     name = f"onstream f(2.0, x, y, n), {library} arrays"
@@ -105,9 +103,7 @@ def onstream_array_row(
 class CApi:
     """The onstream library at `path`, called from C."""
 
-    def __init__(
-        self, native: measure.Native, path: str | None, source: str, kernel: str
-    ):
+    def __init__(self, native: measure.Native, path: str | None, source: str, kernel: str):
         if path is None:
             raise RuntimeError("not given; name the shared library with --lib")
         self._library = native.library
@@ -193,9 +189,7 @@ class Driver:
         self._cuda = ctypes.CDLL("libcuda.so.1")
         self._module = ctypes.c_void_p()
         self._check(
-            self._cuda.cuModuleLoadData(
-                ctypes.byref(self._module), cubin(source, architecture)
-            ),
+            self._cuda.cuModuleLoadData(ctypes.byref(self._module), cubin(source, architecture)),
             "cuModuleLoadData",
         )
 
@@ -206,9 +200,7 @@ class Driver:
     def function(self, name: str) -> ctypes.c_void_p:
         function = ctypes.c_void_p()
         self._check(
-            self._cuda.cuModuleGetFunction(
-                ctypes.byref(function), self._module, name.encode()
-            ),
+            self._cuda.cuModuleGetFunction(ctypes.byref(function), self._module, name.encode()),
             "cuModuleGetFunction",
         )
         return function
@@ -266,9 +258,7 @@ class Section:
         }
 
 
-def cpu_section(
-    native: measure.Native, lib: str | None, batches: int, calls: int
-) -> Section:
+def cpu_section(native: measure.Native, lib: str | None, batches: int, calls: int) -> Section:
     section = Section("CPU, a kernel that does nothing, one block", EXTENSION)
     try:
         import torch
@@ -328,9 +318,7 @@ def check(row: Row, case: Case, synchronize: Callable[[], None]) -> None:
         row.drop(why(error))
 
 
-def driver_rows(
-    native: measure.Native, case: Case, out: Any, architecture: str
-) -> list[Row]:
+def driver_rows(native: measure.Native, case: Case, out: Any, architecture: str) -> list[Row]:
     try:
         driver = Driver(native, SAXPY, architecture)
     except Exception as error:
@@ -379,9 +367,7 @@ def gpu_section(
         rows.append(
             attempt(
                 C_API,
-                lambda: CApi(native, lib, SAXPY, "axpy").row(
-                    CUDA, [x, y, out], GRID, case.stream
-                ),
+                lambda: CApi(native, lib, SAXPY, "axpy").row(CUDA, [x, y, out], GRID, case.stream),
             )
         )
         try:
@@ -389,11 +375,7 @@ def gpu_section(
             rows += onstream_rows(SAXPY, "saxpy", "axpy", GRID, tensors)
         except Exception as error:
             rows.append(Row(HOISTED, None, why(error)))
-        rows.append(
-            attempt(
-                "onstream f(2.0, x, y, n), CuPy arrays", lambda: cupy_arrays_row(case)
-            )
-        )
+        rows.append(attempt("onstream f(2.0, x, y, n), CuPy arrays", lambda: cupy_arrays_row(case)))
         for peer in peers:
             rows.append(attempt(peer.name, lambda peer=peer: peer_row(peer, case)))
         for row in rows:
@@ -411,9 +393,7 @@ def gpu_limits(side: Section) -> list[Limit]:
     return [
         Limit("Python, side stream, over the cuLaunchKernel loop", ratio, 1.08, "x"),
         Limit("Python, side stream, above the cuLaunchKernelEx loop", over_ex, 350, "ns"),
-        Limit(
-            "C API, side stream, above the cuLaunchKernelEx loop", c_over_ex, 100, "ns"
-        ),
+        Limit("C API, side stream, above the cuLaunchKernelEx loop", c_over_ex, 100, "ns"),
     ]
 
 
@@ -424,9 +404,7 @@ def main() -> int:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     parser.add_argument("--batches", type=int, default=200, help="rounds (200)")
     parser.add_argument("--calls", type=int, default=200, help="calls a batch (200)")
-    parser.add_argument(
-        "--no-tvm-ffi", action="store_true", help="needs nvcc and seconds"
-    )
+    parser.add_argument("--no-tvm-ffi", action="store_true", help="needs nvcc and seconds")
     parser.add_argument("--check", action="store_true", help="fail if a limit is not met")
     options = parser.parse_args()
     device = options.device
@@ -440,8 +418,7 @@ def main() -> int:
         if device == "cuda":
             peers = [p for p in PEERS if not (options.no_tvm_ffi and p.name == TVM_FFI)]
             sections = [
-                gpu_section(native, options.lib, side, *counts, peers)
-                for side in (True, False)
+                gpu_section(native, options.lib, side, *counts, peers) for side in (True, False)
             ]
             limits = gpu_limits(sections[0])
         else:

@@ -73,9 +73,7 @@ def python_row(name: str, statement: str, **names: Any) -> Row:
     """A row whose loop is in Python, as a user's. The names are local variables there; an
     empty statement shows what the loop costs."""
     setup = "; ".join(f"{n} = _names[{n!r}]" for n in names) or "pass"
-    timer = timeit.Timer(
-        statement, setup, timer=time.perf_counter_ns, globals={"_names": names}
-    )
+    timer = timeit.Timer(statement, setup, timer=time.perf_counter_ns, globals={"_names": names})
     return Row(name, lambda count: timer.timeit(count) / count)
 
 
@@ -119,18 +117,14 @@ def ratio(row: Row, baseline: Row | None) -> float | None:
     """The median over the rounds of what a row took to what the baseline took."""
     if baseline is None or len(row.samples) != len(baseline.samples) or not row.samples:
         return None
-    return statistics.median(
-        a / b for a, b in zip(row.samples, baseline.samples, strict=True)
-    )
+    return statistics.median(a / b for a, b in zip(row.samples, baseline.samples, strict=True))
 
 
 def above(row: Row, baseline: Row) -> float | None:
     """Ditto, for the difference in ns."""
     if len(row.samples) != len(baseline.samples) or not row.samples:
         return None
-    return statistics.median(
-        a - b for a, b in zip(row.samples, baseline.samples, strict=True)
-    )
+    return statistics.median(a - b for a, b in zip(row.samples, baseline.samples, strict=True))
 
 
 # ---- limits ----------------------------------------------------------------------------
@@ -269,16 +263,11 @@ def limit_table(limits: list[Limit]) -> str:
     verdict = {True: "yes", False: "NO", None: "-"}
     return table(
         ["limit", "measured", "at most", "met"],
-        [
-            [x.what, text(x.value, x.unit), text(x.at_most, x.unit), verdict[x.met]]
-            for x in limits
-        ],
+        [[x.what, text(x.value, x.unit), text(x.at_most, x.unit), verdict[x.met]] for x in limits],
     )
 
 
-def finish(
-    path: str | None, result: dict[str, Any], limits: list[Limit], check: bool
-) -> int:
+def finish(path: str | None, result: dict[str, Any], limits: list[Limit], check: bool) -> int:
     """Prints the limits, writes the JSON; returns 1 for an unmet limit under `check`."""
     print("\n" + limit_table(limits))
     result["limits"] = [limit.as_json() for limit in limits]

@@ -13,9 +13,10 @@
 /* One kernel to be found in the source, by C++ name expression. */
 typedef struct ons__kernel_name {
   const char* name;
-  bool required; /* false: found by a scan; dropped when it spoils the compile (an overload, a
-                    template, a name in a branch that is compiled out). true: asked for by the
-                    user; ONS_STATUS_NOT_FOUND when the compiler does not know it */
+  bool required; /* false: found by a scan; dropped when it spoils the compile (an
+                    overload, a template, a name in a branch that is compiled out). true:
+                    asked for by the user; ONS_STATUS_NOT_FOUND when the compiler does not
+                    know it */
 } ons__kernel_name;
 
 typedef struct ons__compile_request {
@@ -41,8 +42,8 @@ typedef enum ons__image_kind {
 typedef struct ons__image_kernel {
   char* name;      /* as requested */
   char* lowered;   /* symbol of the kernel (of its runner, in a shared object) */
-  char* signature; /* for ons__signature_parse: the whole symbol of ons_sig<type>, uncut, or
-                      typeid's bare "FvfPKfPflE" */
+  char* signature; /* for ons__signature_parse: the whole symbol of ons_sig<type>, uncut,
+                      or typeid's bare "FvfPKfPflE" */
 } ons__image_kernel;
 
 /* Compiled code. Owned by whoever compiled or loaded it; immutable after that. */

@@ -46,8 +46,7 @@ typedef struct build {
   char* log;                    /* of the last run, as the compiler printed it */
 } build;
 
-/* ---- the files
- * -------------------------------------------------------------------------- */
+/* ---- the files -------------------------------------------------------------------- */
 
 static ons_status write_header(build* self, const ons__string* folder,
                                const ons_header* header, ons_error* error) {
@@ -122,8 +121,7 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
   return status;
 }
 
-/* ---- running the compiler
- * --------------------------------------------------------------- */
+/* ---- running the compiler --------------------------------------------------------- */
 
 static void append_command(build* self, ons__words* words) {
   const ons__compile_request* request = self->request;
@@ -162,8 +160,7 @@ static ons_status run(build* self, bool* out_accepted, ons_error* error) {
   return status;
 }
 
-/* ---- what its answer means
- * -------------------------------------------------------------- */
+/* ---- what its answer means -------------------------------------------------------- */
 
 static char* clean_log(const build* self) {
   return ons__host_log_clean(self->allocator, self->log ? self->log : "",
@@ -270,8 +267,7 @@ static ons_status compile(build* self, ons_error* error) {
   return status;
 }
 
-/* ---- the image
- * -------------------------------------------------------------------------- */
+/* ---- the image -------------------------------------------------------------------- */
 
 static ons_status describe_kernel(const build* self, void* handle, size_t index,
                                   ons__image* image, ons_error* error) {
@@ -333,8 +329,7 @@ static ons_status make_image(const build* self, ons__image** out_image,
   return status;
 }
 
-/* ---- the service
- * ------------------------------------------------------------------------ */
+/* ---- the service ------------------------------------------------------------------ */
 
 static ons_status begin(build* self, ons_error* error) {
   ons__string_init(&self->source_path, self->allocator);

@@ -1,9 +1,10 @@
 /* What a backend is to the rest of the runtime: one table of functions.
  *
- * A backend (CUDA, HIP, CPU) belongs to one runtime and hands out devices; a device loads images
- * and launches functions. Objects that backends extend begin with the structs below. Slots marked
- * optional may be NULL. Unless said otherwise functions may be called from any thread, do not
- * synchronise, and leave the thread's current context as it was. */
+ * A backend (CUDA, HIP, CPU) belongs to one runtime and hands out devices; a device loads
+ * images and launches functions. Objects that backends extend begin with the structs
+ * below. Slots marked optional may be NULL. Unless said otherwise functions may be called
+ * from any thread, do not synchronise, and leave the thread's current context as it was.
+ */
 #ifndef ONS_RUNTIME_BACKEND_H_
 #define ONS_RUNTIME_BACKEND_H_
 
@@ -24,9 +25,7 @@ typedef struct ons__binary ons__binary;
 /* A runtime's settings as a backend sees them; owned by the runtime, immutable. */
 typedef struct ons__settings {
   const ons_allocator* allocator; /* NULL: default */
-  ons_log_fn log;                 /* NULL: none */
-  void* log_user_data;
-  ons_locate_fn locate; /* NULL: none */
+  ons_locate_fn locate;           /* NULL: none */
   void* locate_user_data;
   uint32_t cpu_thread_count; /* 0: default */
   char* cuda_driver_path;    /* these: NULL when not given */
@@ -44,16 +43,17 @@ typedef struct ons__device_limits {
 
 /* A kernel as loaded on one device. Filled by ops->function; immutable after. */
 typedef struct ons__function {
-  void* handle;          /* what launch uses first (a CUfunction; a runner) */
-  void* portable_handle; /* usable in other contexts of the device (a CUkernel), or NULL */
+  void* handle; /* what launch uses first (a CUfunction; a runner) */
+  void*
+      portable_handle; /* usable in other contexts of the device (a CUkernel), or NULL */
   ons_kernel_attributes attributes;
 } ons__function;
 
 typedef enum ons__capture_state {
   ONS__CAPTURE_NONE = 0,
   ONS__CAPTURE_ACTIVE = 1,
-  ONS__CAPTURE_ELSEWHERE = 2 /* the legacy stream, while a blocking stream captures: any use of it
-                                would break that capture */
+  ONS__CAPTURE_ELSEWHERE = 2 /* the legacy stream, while a blocking stream captures: any
+                                use of it would break that capture */
 } ons__capture_state;
 
 typedef struct ons__capture_info {
@@ -70,37 +70,39 @@ typedef ons_status ons__capture_state_fn(ons__device* device, void* stream,
                                          ons__capture_state* out_state, ons_error* error);
 
 typedef struct ons__backend_ops {
-  const char* name;          /* "cuda", "cpu" */
-  DLDeviceType device_type;  /* of its own memory */
+  const char* name;         /* "cuda", "cpu" */
+  DLDeviceType device_type; /* of its own memory */
 
   void (*destroy)(ons__backend* backend);
 
   /* Loads the driver at the first call. UNAVAILABLE says what was tried. */
   ons_status (*device_count)(ons__backend* backend, int32_t* out_count, ons_error* error);
-  ons_status (*device_open)(ons__backend* backend, int32_t ordinal, ons__device** out_device,
-                            ons_error* error);
+  ons_status (*device_open)(ons__backend* backend, int32_t ordinal,
+                            ons__device** out_device, ons_error* error);
   void (*device_close)(ons__device* device);
 
-  /* Compiles for the device's architecture: the request's `arch` is filled from device->arch by
-     the caller. The caller owns |out_image|; |out_log| is set on failure as well as success (the
-     caller frees it with the request's allocator; may come back NULL). Legal in capture. */
+  /* Compiles for the device's architecture: the request's `arch` is filled from
+     device->arch by the caller. The caller owns |out_image|; |out_log| is set on failure
+     as well as success (the caller frees it with the request's allocator; may come back
+     NULL). Legal in capture. */
   ons_status (*compile)(ons__device* device, const ons__compile_request* request,
                         ons__image** out_image, char** out_log, ons_error* error);
 
   /* Loads an image; it may be destroyed afterwards. Legal in any capture. */
-  ons_status (*load)(ons__device* device, const ons__image* image, ons__binary** out_binary,
-                     ons_error* error);
-  /* Gives a binary up. Where a captured graph may still hold its code, or the device be running it,
-     the code itself stays loaded for the life of the process. */
+  ons_status (*load)(ons__device* device, const ons__image* image,
+                     ons__binary** out_binary, ons_error* error);
+  /* Gives a binary up. Where a captured graph may still hold its code, or the device be
+     running it, the code itself stays loaded for the life of the process. */
   void (*unload)(ons__binary* binary);
-  /* Resolves a kernel by its lowered name; `parameter_sizes` receives what the driver knows of the
-     parameters' sizes (0: unknown), `count` of them. Opts in to the dynamic shared memory the
-     device has. */
-  ons_status (*function)(ons__binary* binary, const char* lowered, ons__function* out_function,
-                         uint32_t* parameter_sizes, size_t count, ons_error* error);
+  /* Resolves a kernel by its lowered name; `parameter_sizes` receives what the driver
+     knows of the parameters' sizes (0: unknown), `count` of them. Opts in to the dynamic
+     shared memory the device has. */
+  ons_status (*function)(ons__binary* binary, const char* lowered,
+                         ons__function* out_function, uint32_t* parameter_sizes,
+                         size_t count, ons_error* error);
 
-  /* Enqueues. `parameters[i]` points at the i-th parameter's bytes, copied before it returns. The
-     configuration has been checked against the limits. */
+  /* Enqueues. `parameters[i]` points at the i-th parameter's bytes, copied before it
+     returns. The configuration has been checked against the limits. */
   ons__launch_fn* launch;
 
   /* Optional from here on: NULL on devices without streams. */
@@ -108,22 +110,29 @@ typedef struct ons__backend_ops {
   /* Is the stream being captured? Never disturbs a capture. */
   ons__capture_state_fn* capture_state;
   /* Ditto, with the graph. */
-  ons_status (*capture_info)(ons__device* device, void* stream, ons__capture_info* out_info,
-                             ons_error* error);
+  ons_status (*capture_info)(ons__device* device, void* stream,
+                             ons__capture_info* out_info, ons_error* error);
   /* One stream has one canonical handle (CUDA: 1 is 0). */
   void* (*stream_canonical)(ons__device* device, void* stream);
 
-  /* Events without timing, for eager streams only. The query says true when the device is past it,
-     and harms no capture of any thread. */
+  /* Between these two the thread's driver calls harm no capture, of whichever thread.
+   * They nest. */
+  void (*housekeeping_enter)(ons__device* device, unsigned* out_token);
+  void (*housekeeping_leave)(ons__device* device, unsigned token);
+
+  /* Events without timing, for eager streams only. The query, which says true when the
+     device is past it, is called during housekeeping. */
   ons_status (*event_create)(ons__device* device, void** out_event, ons_error* error);
   void (*event_destroy)(ons__device* device, void* event);
-  ons_status (*event_record)(ons__device* device, void* event, void* stream, ons_error* error);
+  ons_status (*event_record)(ons__device* device, void* event, void* stream,
+                             ons_error* error);
   bool (*event_passed)(ons__device* device, void* event);
   /* Later work on `stream` waits for the event, on the device. */
-  ons_status (*event_wait)(ons__device* device, void* event, void* stream, ons_error* error);
+  ons_status (*event_wait)(ons__device* device, void* event, void* stream,
+                           ons_error* error);
 
-  /* Calls `release(object)` once the graph and everything instantiated from it are gone. It is
-     called from a driver thread and must call nothing of the driver. */
+  /* Calls `release(object)` once the graph and everything instantiated from it are gone.
+     It is called from a driver thread and must call nothing of the driver. */
   ons_status (*graph_retain)(ons__device* device, void* graph, void* object,
                              void (*release)(void* object), ons_error* error);
 
@@ -133,7 +142,8 @@ typedef struct ons__backend_ops {
 
 struct ons__backend {
   const ons__backend_ops* ops;
-  const ons__settings* settings; /* borrowed from the runtime, which outlives the backend */
+  const ons__settings*
+      settings; /* borrowed from the runtime, which outlives the backend */
 };
 
 struct ons__device {
@@ -149,9 +159,9 @@ struct ons__binary {
 };
 
 /* The backends there are. Creation touches no driver and no file. */
-ons_status ons__cuda_backend_create(const ons__settings* settings, ons__backend** out_backend,
-                                    ons_error* error);
-ons_status ons__cpu_backend_create(const ons__settings* settings, ons__backend** out_backend,
-                                   ons_error* error);
+ons_status ons__cuda_backend_create(const ons__settings* settings,
+                                    ons__backend** out_backend, ons_error* error);
+ons_status ons__cpu_backend_create(const ons__settings* settings,
+                                   ons__backend** out_backend, ons_error* error);
 
 #endif /* ONS_RUNTIME_BACKEND_H_ */

@@ -6,13 +6,14 @@
 #include "runtime/backend.h"
 #include "runtime/tensor.h"
 
-/* ---- tensors ----------------------------------------------------------------------------- */
+/* ---- tensors ---------------------------------------------------------------------- */
 
 /* Memory that is not the device's own but that its kernels may use. */
 static bool is_usable(const DLTensor* tensor, ons__device* device) {
   int type = (int)tensor->device.device_type;
   if (device->device.device_type == kDLCPU) {
-    return type == kDLCUDAHost || type == kDLCPU; /* whatever index its producer gives it */
+    return type == kDLCUDAHost ||
+           type == kDLCPU; /* whatever index its producer gives it */
   }
   if (type == kDLCUDAManaged || type == kDLCUDAHost) return true;
   /* Some producers call their pinned memory plain CPU memory. */
@@ -41,18 +42,30 @@ static ons__refusal check_writable(const ons_arg* arg, const ons__step* step) {
 
 static bool takes_dtype(const ons__step* step, const DLTensor* tensor) {
   uint32_t dtype = ons__dtype_word(tensor->dtype);
-  if (dtype == step->dtype || step->dtype == 0 || dtype == step->more.also.alternative) return true;
-  return dtype == step->more.also.lane && ons__tensor_count(tensor) % step->lane_count == 0;
+  if (step->dtype == ONS__DTYPE_ANY || dtype == step->dtype) return true;
+  if (dtype == step->more.also.alternative) return true;
+  return dtype == step->more.also.lane &&
+         ons__tensor_count(tensor) % step->lane_count == 0;
 }
 
-/* What pointers and views have in common; gives the address of element 0. */
+/* Is it a tensor at all? In particular no dtype of zeros, which stands for "none" in a
+ * step. */
+static bool is_well_formed(const DLTensor* tensor) {
+  if (!tensor || tensor->ndim < 0 || (tensor->ndim > 0 && !tensor->shape)) return false;
+  if (tensor->dtype.bits == 0 || tensor->dtype.lanes == 0) return false;
+  for (int32_t i = 0; i < tensor->ndim; ++i) {
+    if (tensor->shape[i] < 0) return false;
+  }
+  return true;
+}
+
+/* What pointers and views have in common; gives the address of element 0, left alone
+ * where there is none. */
 static ons__refusal check_tensor(const ons_arg* arg, const ons__step* step,
                                  ons__device* device, char** out_data) {
   if (arg->kind != ONS_ARG_TENSOR) return ONS__REFUSED_NEEDS_TENSOR;
   const DLTensor* tensor = arg->value.tensor;
-  if (!tensor || tensor->ndim < 0 || (tensor->ndim > 0 && !tensor->shape)) {
-    return ONS__REFUSED_MALFORMED;
-  }
+  if (!is_well_formed(tensor)) return ONS__REFUSED_MALFORMED;
   if (!takes_dtype(step, tensor)) return ONS__REFUSED_DTYPE;
   if ((tensor->device.device_type != device->device.device_type ||
        tensor->device.device_id != device->device.device_id) &&
@@ -62,13 +75,12 @@ static ons__refusal check_tensor(const ons_arg* arg, const ons__step* step,
   ons__refusal refusal = check_writable(arg, step);
   if (!refusal) refusal = check_order(arg, step, device);
   if (refusal) return refusal;
+  bool is_empty = ons__tensor_is_empty(tensor);
+  if (!tensor->data) return is_empty ? ONS__ACCEPTED : ONS__REFUSED_NO_DATA;
   char* data = (char*)tensor->data + tensor->byte_offset;
-  if (!tensor->data || ((uintptr_t)data & step->align_mask) != 0) {
-    if (!ons__tensor_is_empty(tensor)) {
-      return tensor->data ? ONS__REFUSED_ALIGNMENT : ONS__REFUSED_NO_DATA;
-    }
-  }
-  *out_data = tensor->data ? data : NULL;
+  if (((uintptr_t)data & step->align_mask) != 0 && !is_empty)
+    return ONS__REFUSED_ALIGNMENT;
+  *out_data = data;
   return ONS__ACCEPTED;
 }
 
@@ -106,8 +118,8 @@ static bool fits_index32(const DLTensor* tensor) {
 }
 
 /* The layout of ons::view: data, then all sizes, then all strides. */
-static ons__refusal bind_view(const ons_arg* arg, const ons__step* step, ons__device* device,
-                              unsigned char* slot) {
+static ons__refusal bind_view(const ons_arg* arg, const ons__step* step,
+                              ons__device* device, unsigned char* slot) {
   char* data = NULL;
   ons__refusal refusal = check_tensor(arg, step, device, &data);
   if (refusal) return refusal;
@@ -132,14 +144,17 @@ static ons__refusal bind_view(const ons_arg* arg, const ons__step* step, ons__de
   return ONS__ACCEPTED;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------- */
+/* ---- numbers ---------------------------------------------------------------------- */
 
-static ons__refusal bind_int(const ons_arg* arg, const ons__step* step, unsigned char* slot) {
+static ons__refusal bind_int(const ons_arg* arg, const ons__step* step,
+                             unsigned char* slot) {
   switch (arg->kind) {
     case ONS_ARG_INT:
     case ONS_ARG_BOOL:
-      if (arg->value.i < step->more.range.low || arg->value.i > step->more.range.high) return ONS__REFUSED_RANGE;
-      memcpy(slot, &arg->value.i, sizeof(int64_t)); /* little-endian: the low bytes are first */
+      if (arg->value.i < step->more.range.low || arg->value.i > step->more.range.high)
+        return ONS__REFUSED_RANGE;
+      memcpy(slot, &arg->value.i,
+             sizeof(int64_t)); /* little-endian: the low bytes are first */
       return ONS__ACCEPTED;
     case ONS_ARG_UINT:
       return ONS__REFUSED_RANGE;
@@ -169,22 +184,23 @@ static ons__refusal bind_uint64(const ons_arg* arg, unsigned char* slot) {
 
 static ons__refusal bind_bool(const ons_arg* arg, unsigned char* slot) {
   if (arg->kind != ONS_ARG_BOOL && arg->kind != ONS_ARG_INT) {
-    return arg->kind == ONS_ARG_FLOAT || arg->kind == ONS_ARG_UINT ? ONS__REFUSED_BOOL
-                                                                   : ONS__REFUSED_NEEDS_NUMBER;
+    return arg->kind == ONS_ARG_FLOAT || arg->kind == ONS_ARG_UINT
+               ? ONS__REFUSED_BOOL
+               : ONS__REFUSED_NEEDS_NUMBER;
   }
   if (arg->value.i != 0 && arg->value.i != 1) return ONS__REFUSED_BOOL;
   slot[0] = (unsigned char)arg->value.i;
   return ONS__ACCEPTED;
 }
 
-/* Rounds to nearest, ties to even, keeping the upper `keep` bits of a 32-bit pattern. */
+/* Drops the lower bits of a 32-bit pattern, rounding to nearest, ties to even. */
 static uint32_t round_bits(uint32_t bits, unsigned drop) {
   uint32_t odd = (bits >> drop) & 1u;
   return (bits + ((1u << (drop - 1)) - 1u) + odd) >> drop;
 }
 
-/* A double goes to 16 bits through float: round to odd first, so that rounding twice equals rounding
- * once. */
+/* A double goes to 16 bits through float: round to odd first, so that rounding twice
+ * equals rounding once. */
 static uint32_t float_bits_to_odd(double value) {
   float narrow = (float)value;
   uint32_t bits;
@@ -209,7 +225,7 @@ static uint16_t to_float16(double value) {
   uint32_t magnitude = bits & 0x7fffffffu;
   if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
   if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u); /* 65536 and above */
-  if (magnitude >= 0x38800000u) {                                  /* normal: 2^-14 and above */
+  if (magnitude >= 0x38800000u) { /* normal: 2^-14 and above */
     return (uint16_t)(sign | round_bits(magnitude - 0x38000000u, 13));
   }
   unsigned exponent = magnitude >> 23;
@@ -277,10 +293,10 @@ static ons__refusal bind_bytes(const ons_arg* arg, const ons__step* step,
   return ONS__ACCEPTED;
 }
 
-/* ---- the loop ---------------------------------------------------------------------------- */
+/* ---- any argument ----------------------------------------------------------------- */
 
-static ONS__NOINLINE ons__refusal bind_any(const ons_arg* arg, const ons__step* step,
-                                           ons__device* device, unsigned char* slot) {
+static ons__refusal bind_by_kind(const ons_arg* arg, const ons__step* step,
+                                 ons__device* device, unsigned char* slot) {
   switch (step->kind) {
     case ONS__STEP_POINTER:
       return bind_pointer(arg, step, device, slot);
@@ -295,39 +311,8 @@ static ONS__NOINLINE ons__refusal bind_any(const ons_arg* arg, const ons__step* 
   }
   if (arg->kind == ONS_ARG_BYTES) return bind_bytes(arg, step, slot);
   if (step->kind == ONS__STEP_INT) return bind_int(arg, step, slot);
-  return step->kind == ONS__STEP_UINT64 ? bind_uint64(arg, slot) : bind_float(arg, step, slot);
-}
-
-/* What a launch mostly consists of: a dense tensor of the declared dtype in the device's own memory
- * and on the launch stream, an integer in range, a float. False leaves all else, refusals included,
- * to bind_any. */
-static inline bool bind_common(const ons_arg* arg, const ons__step* step,
-                               DLDevice where, const void* stream, unsigned char* slot) {
-  if (step->kind == ONS__STEP_POINTER && arg->kind == ONS_ARG_TENSOR && arg->value.tensor) {
-    const DLTensor* tensor = arg->value.tensor;
-    uint32_t needed = where.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN;
-    char* data = (char*)tensor->data + tensor->byte_offset;
-    if (ons__dtype_word(tensor->dtype) != step->dtype ||
-        tensor->device.device_type != where.device_type ||
-        tensor->device.device_id != where.device_id ||
-        (arg->flags & (step->forbidden | needed)) != needed || (needed && arg->stream != stream) ||
-        !tensor->data || ((uintptr_t)data & step->align_mask) != 0 || tensor->ndim < 0 ||
-        (tensor->ndim > 0 && !tensor->shape) || !ons__tensor_is_dense(tensor)) {
-      return false;
-    }
-    memcpy(slot, &data, sizeof(data));
-    return true;
-  }
-  if (step->kind == ONS__STEP_INT && arg->kind == ONS_ARG_INT) {
-    memcpy(slot, &arg->value.i, sizeof(int64_t));
-    return arg->value.i >= step->more.range.low && arg->value.i <= step->more.range.high;
-  }
-  if (step->kind == ONS__STEP_FLOAT32 && arg->kind == ONS_ARG_FLOAT) {
-    float narrow = (float)arg->value.f;
-    memcpy(slot, &narrow, sizeof(narrow));
-    return !isinf(narrow);
-  }
-  return false;
+  return step->kind == ONS__STEP_UINT64 ? bind_uint64(arg, slot)
+                                        : bind_float(arg, step, slot);
 }
 
 static uint32_t notes_of(const ons_arg* arg, const void* stream) {
@@ -338,21 +323,9 @@ static uint32_t notes_of(const ons_arg* arg, const void* stream) {
   return arg->stream != stream ? ONS__NOTE_MIXED : 0;
 }
 
-ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, ons__device* device,
-                       DLDevice where, const void* stream, ons__block block,
-                       size_t* out_index, uint32_t* out_notes) {
-  *out_notes = 0;
-  for (size_t i = 0; i < plan->count; ++i) {
-    const ons__step* step = &plan->steps[i];
-    unsigned char* slot = block.bytes + step->offset;
-    block.parameters[i] = slot;
-    if (bind_common(&args[i], step, where, stream, slot)) continue;
-    ons__refusal refusal = bind_any(&args[i], step, device, slot);
-    if (refusal) {
-      *out_index = i;
-      return refusal;
-    }
-    *out_notes |= notes_of(&args[i], stream);
-  }
-  return ONS__ACCEPTED;
+ons__refusal ons__bind_any(const ons_arg* arg, const ons__step* step, ons__device* device,
+                           const void* stream, unsigned char* slot, uint32_t* notes) {
+  ons__refusal refusal = bind_by_kind(arg, step, device, slot);
+  if (!refusal) *notes |= notes_of(arg, stream);
+  return refusal;
 }

@@ -1,26 +1,31 @@
 /* Arguments against a signature: the checks, and the parameter block.
  *
- * A plan is made once per kernel and device; binding runs through its steps, one per argument,
- * without allocating and without looking anything up. Text is made only for a refusal. */
+ * A plan is made once per kernel and device (plan.c); binding runs through its steps, one
+ * per argument, without allocating and without looking anything up. Text is made only for
+ * a refusal (bind_error.c). */
 #ifndef ONS_RUNTIME_BIND_H_
 #define ONS_RUNTIME_BIND_H_
 
 #include <onstream/launch.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "runtime/base/attributes.h"
 #include "runtime/signature.h"
+#include "runtime/tensor.h"
 
 enum {
   ONS__PARAMETERS_MAX = 256,
-  ONS__BLOCK_BYTES_MAX = 8192 /* 4096 is what every CUDA version takes; the slots are padded */
+  ONS__PARAMETER_BYTES_MAX = 4096, /* what every CUDA version takes */
+  ONS__BLOCK_BYTES_MAX = ONS__PARAMETER_BYTES_MAX + 16 * ONS__PARAMETERS_MAX
 };
 
 typedef enum ons__step_kind {
   ONS__STEP_POINTER,
   ONS__STEP_VIEW,
-  ONS__STEP_INT,  /* integers: `low` and `high` are the range */
+  ONS__STEP_INT, /* integers: `low` and `high` are the range */
   ONS__STEP_UINT64,
   ONS__STEP_BOOL,
   ONS__STEP_FLOAT64,
@@ -29,6 +34,9 @@ typedef enum ons__step_kind {
   ONS__STEP_BFLOAT16,
   ONS__STEP_BYTES
 } ons__step_kind;
+
+/* Not a dtype that a tensor can have. */
+#define ONS__DTYPE_ANY 0xffffffffu
 
 /* One parameter. Half a cache line: a launch reads them all. */
 typedef struct ons__step {
@@ -42,12 +50,12 @@ typedef struct ons__step {
   uint8_t reserved;
   uint16_t offset; /* in the block */
   uint16_t size_bytes;
-  uint32_t dtype; /* ons__dtype_word; 0: any */
+  uint32_t dtype; /* ons__dtype_word, or ONS__DTYPE_ANY */
   union {
     struct {
       uint32_t alternative; /* 0: none */
-      uint32_t lane; /* of a vector pointer (float4*): a tensor of this dtype is taken when the lanes
-                        divide its size; 0: none */
+      uint32_t lane; /* of a vector pointer (float4*): a tensor of this dtype is taken
+                        when the lanes divide its size; 0: none */
     } also;
     struct {
       int64_t low;
@@ -62,14 +70,15 @@ typedef struct ons__plan {
   ons__step steps[];
 } ons__plan;
 
-/* Where the bound parameters of one launch go. Not initialised: only what the steps write is used. */
+/* Where the bound parameters of one launch go. Not initialised: only what the steps write
+ * is used. */
 typedef struct ons__block {
   void** parameters;    /* plan->count of them, pointing into `bytes` */
   unsigned char* bytes; /* plan->block_bytes of them, aligned to 16 */
 } ons__block;
 
 typedef enum ons__bind_notes {
-  ONS__NOTE_MIXED = 1,   /* a tensor's stream is spelt differently from the launch stream */
+  ONS__NOTE_MIXED = 1, /* a tensor's stream is spelt differently from the launch stream */
   ONS__NOTE_ORDERED = 2, /* a tensor is ordered by other means than its stream */
 } ons__bind_notes;
 
@@ -98,7 +107,8 @@ typedef enum ons__refusal {
   ONS__REFUSED_AFTER   /* nothing orders the producer after the launch */
 } ons__refusal;
 
-/* The caller frees |out_plan| with ons__free. UNSUPPORTED for parameters that cannot be passed. */
+/* The caller frees |out_plan| with ons__free. UNSUPPORTED for parameters that cannot be
+ * passed. */
 ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_name,
                             const ons__signature* signature, ons__plan** out_plan,
                             ons_error* error);
@@ -106,21 +116,80 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
 struct ons__device;
 struct ons__bound;
 
-/* Checks `plan->count` arguments for a launch on `device` (which is `where`) and `stream`, and fills `block`. On a
- * refusal returns the reason with |out_index| set; nothing else is then of use. |out_notes| tells
- * what the tensors leave to be looked at: ons__bind_notes. */
-ONS__HOT ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
-                                struct ons__device* device, DLDevice where, const void* stream,
-                                ons__block block, size_t* out_index,
-                                uint32_t* out_notes);
+/* Checks one argument in full and fills its slot. */
+ONS__NOINLINE ons__refusal ons__bind_any(const ons_arg* arg, const ons__step* step,
+                                         struct ons__device* device, const void* stream,
+                                         unsigned char* slot, uint32_t* notes);
+
+/* What a launch mostly consists of: a dense tensor of the declared dtype in the device's
+ * own memory and on the launch stream, an integer in range, a float. False leaves all
+ * else, refusals included, to ons__bind_any. */
+static inline bool ons__bind_common(const ons_arg* arg, const ons__step* step,
+                                    DLDevice where, const void* stream,
+                                    unsigned char* slot) {
+  if (step->kind == ONS__STEP_POINTER && arg->kind == ONS_ARG_TENSOR &&
+      arg->value.tensor) {
+    const DLTensor* tensor = arg->value.tensor;
+    uint32_t needed = where.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN;
+    uint64_t data = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+    if (ons__dtype_word(tensor->dtype) != step->dtype ||
+        tensor->device.device_type != where.device_type ||
+        tensor->device.device_id != where.device_id ||
+        (arg->flags & (step->forbidden | needed)) != needed ||
+        (needed && arg->stream != stream) || !tensor->data ||
+        (data & step->align_mask) != 0 || tensor->ndim < 0 ||
+        (tensor->ndim > 0 && !tensor->shape) || !ons__tensor_is_dense(tensor)) {
+      return false;
+    }
+    memcpy(slot, &data, sizeof(data));
+    return true;
+  }
+  if (step->kind == ONS__STEP_INT && arg->kind == ONS_ARG_INT) {
+    memcpy(slot, &arg->value.i,
+           sizeof(int64_t)); /* little-endian: the low bytes are first */
+    return arg->value.i >= step->more.range.low && arg->value.i <= step->more.range.high;
+  }
+  if (step->kind == ONS__STEP_FLOAT32 && arg->kind == ONS_ARG_FLOAT) {
+    float narrow = (float)arg->value.f;
+    memcpy(slot, &narrow, sizeof(narrow));
+    return __builtin_isfinite(narrow);
+  }
+  return false;
+}
+
+/* Checks `plan->count` arguments for a launch on `device` (which is `where`) and
+ * `stream`, and fills `block`. On a refusal returns the reason with |out_index| set;
+ * nothing else is then of use. |out_notes| tells what the tensors leave to be looked at:
+ * ons__bind_notes. Inline, because a launch runs right after a driver call that emptied
+ * the caches. */
+static inline ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
+                                     struct ons__device* device, DLDevice where,
+                                     const void* stream, ons__block block,
+                                     size_t* out_index, uint32_t* out_notes) {
+  *out_notes = 0;
+  for (size_t i = 0; i < plan->count; ++i) {
+    const ons__step* step = &plan->steps[i];
+    unsigned char* slot = block.bytes + step->offset;
+    block.parameters[i] = slot;
+    if (ons__bind_common(&args[i], step, where, stream, slot)) continue;
+    ons__refusal refusal = ons__bind_any(&args[i], step, device, stream, slot, out_notes);
+    if (refusal) {
+      *out_index = i;
+      return refusal;
+    }
+  }
+  return ONS__ACCEPTED;
+}
 
 /* The message and status for a refusal. */
-ONS__COLD ons_status ons__bind_explain(const ons_kernel* kernel, const struct ons__bound* bound,
-                             ons__refusal refusal, const ons_arg* args, size_t index,
-                             ons_error* error);
+ONS__COLD ons_status ons__bind_explain(const ons_kernel* kernel,
+                                       const struct ons__bound* bound,
+                                       ons__refusal refusal, const ons_arg* args,
+                                       size_t index, ons_error* error);
 
 /* Too few or too many arguments. */
-ONS__COLD ons_status ons__bind_explain_count(const ons_kernel* kernel, const struct ons__bound* bound,
-                                   size_t arg_count, ons_error* error);
+ONS__COLD ons_status ons__bind_explain_count(const ons_kernel* kernel,
+                                             const struct ons__bound* bound,
+                                             size_t arg_count, ons_error* error);
 
 #endif /* ONS_RUNTIME_BIND_H_ */

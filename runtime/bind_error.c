@@ -15,7 +15,8 @@ typedef struct explanation {
   const char* advice;
 } explanation;
 
-static void describe_tensor(const DLTensor* tensor, char* out_text, size_t capacity_bytes) {
+static void describe_tensor(const DLTensor* tensor, char* out_text,
+                            size_t capacity_bytes) {
   char dtype[48], device[64], shape[128];
   ons__dtype_text(tensor->dtype, dtype, sizeof(dtype));
   ons__device_text(tensor->device, device, sizeof(device));
@@ -24,7 +25,8 @@ static void describe_tensor(const DLTensor* tensor, char* out_text, size_t capac
   } else {
     snprintf(shape, sizeof(shape), "()");
   }
-  snprintf(out_text, capacity_bytes, "a %s tensor of shape %s on %s", dtype, shape, device);
+  snprintf(out_text, capacity_bytes, "a %s tensor of shape %s on %s", dtype, shape,
+           device);
 }
 
 static void describe_arg(const ons_arg* arg, char* out_text, size_t capacity_bytes) {
@@ -94,7 +96,8 @@ static const char* device_advice(const DLTensor* tensor, const ons__device* devi
   return "all tensors of a launch must be on one device: move it there";
 }
 
-/* Status and advice; adds to `got` where the bare description does not show the reason. */
+/* Status and advice; adds to `got` where the bare description does not show the reason.
+ */
 static void explain(ons__refusal refusal, const ons_arg* arg, const ons__bound* bound,
                     size_t index, explanation* out) {
   const ons__parameter* parameter = &bound->signature->parameters[index];
@@ -131,7 +134,8 @@ static void explain(ons__refusal refusal, const ons_arg* arg, const ons__bound* 
     case ONS__REFUSED_LAYOUT:
       append_strides(tensor, out->got, sizeof(out->got));
       out->advice =
-          "a raw pointer needs a dense row-major tensor: pass a contiguous copy, or declare "
+          "a raw pointer needs a dense row-major tensor: pass a contiguous copy, or "
+          "declare "
           "the parameter ons::view<T, N>";
       return;
     case ONS__REFUSED_BROADCAST:
@@ -144,10 +148,12 @@ static void explain(ons__refusal refusal, const ons_arg* arg, const ons__bound* 
       return;
     case ONS__REFUSED_INDEX:
       append_strides(tensor, out->got, sizeof(out->got));
-      out->advice = "its offsets do not fit 32 bits: declare the view with a 64-bit index";
+      out->advice =
+          "its offsets do not fit 32 bits: declare the view with a 64-bit index";
       return;
     case ONS__REFUSED_ALIGNMENT:
-      strncat(out->got, " at an address that is not a multiple of the element's alignment",
+      strncat(out->got,
+              " at an address that is not a multiple of the element's alignment",
               sizeof(out->got) - strlen(out->got) - 1);
       out->advice = "pass an aligned copy";
       return;
@@ -156,8 +162,9 @@ static void explain(ons__refusal refusal, const ons_arg* arg, const ons__bound* 
       out->advice = "a tensor that is not empty needs memory";
       return;
     case ONS__REFUSED_MALFORMED:
-      out->advice = "its producer handed over something malformed: a negative rank, no shape, "
-                    "or no bytes";
+      out->advice =
+          "its producer handed over something malformed: a negative rank, no shape, "
+          "or no bytes";
       return;
     case ONS__REFUSED_RANGE:
       out->advice = "it does not fit the declared type";
@@ -176,15 +183,17 @@ static void explain(ons__refusal refusal, const ons_arg* arg, const ons__bound* 
     case ONS__REFUSED_BEFORE:
       out->status = ONS_STATUS_ORDER;
       strncat(out->got, " on an unknown stream", sizeof(out->got) - strlen(out->got) - 1);
-      out->advice = "neither its library nor the caller says which stream that is: pass an array "
-                    "whose library tells its stream, or that can be asked through __dlpack__";
+      out->advice =
+          "neither its library nor the caller says which stream that is: pass an array "
+          "whose library tells its stream, or that can be asked through __dlpack__";
       return;
     case ONS__REFUSED_AFTER:
       out->status = ONS_STATUS_ORDER;
       strncat(out->got, " on an unknown stream", sizeof(out->got) - strlen(out->got) - 1);
-      out->advice = "its library does not tell on which stream it works, so nothing could keep "
-                    "that work behind this write: declare the parameter const if it only "
-                    "reads, or pass an array whose library tells its stream";
+      out->advice =
+          "its library does not tell on which stream it works, so nothing could keep "
+          "that work behind this write: declare the parameter const if it only "
+          "reads, or pass an array whose library tells its stream";
       return;
     default:
       out->status = ONS_STATUS_INTERNAL;
@@ -192,8 +201,8 @@ static void explain(ons__refusal refusal, const ons_arg* arg, const ons__bound* 
   }
 }
 
-/* "kernel 'axpy', argument 2 ('x'): declared const float*, got ...: advice". A struct says its
- * size. */
+/* "kernel 'axpy', argument 2 ('x'): declared const float*, got ...: advice". A struct
+ * says its size. */
 ons_status ons__bind_explain(const ons_kernel* kernel, const ons__bound* bound,
                              ons__refusal refusal, const ons_arg* args, size_t index,
                              ons_error* error) {

@@ -3,15 +3,17 @@
 #include <string.h>
 
 #include "runtime/base/alloc.h"
+#include "runtime/base/blob.h"
 #include "runtime/base/error.h"
 #include "runtime/base/string.h"
+#include "runtime/base/versioned.h"
 #include "runtime/module.h"
 
 static const ons_allocator* allocator_of(const ons_kernel* kernel) {
   return kernel->module->runtime->settings.allocator;
 }
 
-/* ---- life -------------------------------------------------------------------------------- */
+/* ---- life ------------------------------------------------------------------------- */
 
 ons_kernel* ons__kernel_create(ons_module* module, const char* name,
                                const ons__scanned_kernel* scanned) {
@@ -53,7 +55,8 @@ static void destroy(ons_kernel* kernel) {
 }
 
 void ons_kernel_retain(ons_kernel* kernel) {
-  if (kernel) atomic_fetch_add_explicit(&kernel->reference_count, 1, memory_order_relaxed);
+  if (kernel)
+    atomic_fetch_add_explicit(&kernel->reference_count, 1, memory_order_relaxed);
 }
 
 void ons_kernel_release(ons_kernel* kernel) {
@@ -63,11 +66,13 @@ void ons_kernel_release(ons_kernel* kernel) {
   }
 }
 
-/* ---- binding to a device ----------------------------------------------------------------- */
+/* ---- binding to a device ---------------------------------------------------------- */
 
-const char* ons__kernel_parameter_name(const ons_kernel* kernel, size_t index, size_t count) {
+const char* ons__kernel_parameter_name(const ons_kernel* kernel, size_t index,
+                                       size_t count) {
   const ons__scanned_kernel* scanned = kernel->scanned;
-  if (!scanned || scanned->is_overloaded || scanned->parameter_count != count) return NULL;
+  if (!scanned || scanned->is_overloaded || scanned->parameter_count != count)
+    return NULL;
   return scanned->parameter_names[index];
 }
 
@@ -118,11 +123,12 @@ static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* ent
                           kernel->name, count, ONS__PARAMETERS_MAX);
   }
   uint32_t sizes[ONS__PARAMETERS_MAX] = {0};
-  status = bound->ops->function(bound->loaded->binary, entry->lowered, &bound->function, sizes,
-                                count, error);
+  status = bound->ops->function(bound->loaded->binary, entry->lowered, &bound->function,
+                                sizes, count, error);
   if (!status) status = reconcile_sizes(kernel, bound->signature, sizes, error);
   if (!status) {
-    status = ons__plan_create(allocator, kernel->name, bound->signature, &bound->plan, error);
+    status =
+        ons__plan_create(allocator, kernel->name, bound->signature, &bound->plan, error);
   }
   if (status) return status;
   bound->limits = bound->device->limits;
@@ -143,8 +149,8 @@ static ons_status find_program(ons_kernel* kernel, ons__device_entry* entry, int
   const ons__scanned_kernel* scanned = kernel->scanned;
   bool is_plain = scanned && !scanned->is_template && !scanned->is_overloaded;
   if (is_plain) {
-    ons_status status = ons__program_load(module->plain, entry, slot, out_image, out_loaded,
-                                          out_log, error);
+    ons_status status = ons__program_load(module->plain, entry, slot, out_image,
+                                          out_loaded, out_log, error);
     if (status || ons__image_find(*out_image, kernel->name)) return status;
     /* The scan was wrong about it: let the compiler say why. */
   }
@@ -157,8 +163,8 @@ static ons_status find_program(ons_kernel* kernel, ons__device_entry* entry, int
   return ons__program_load(program, entry, slot, out_image, out_loaded, out_log, error);
 }
 
-static ons_status bind(ons_kernel* kernel, DLDevice device, int slot, ons__bound** out_bound,
-                       ons_blob** out_log, ons_error* error) {
+static ons_status bind(ons_kernel* kernel, DLDevice device, int slot,
+                       ons__bound** out_bound, ons_blob** out_log, ons_error* error) {
   ons__device_entry* entry = NULL;
   ons_status status = ons__runtime_device(kernel->module->runtime, device, &entry, error);
   if (status) return status;
@@ -180,6 +186,7 @@ static ons_status bind(ons_kernel* kernel, DLDevice device, int slot, ons__bound
   bound->ops = entry->device->backend->ops;
   bound->launch = bound->ops->launch;
   bound->capture_state = bound->ops->capture_state;
+  bound->image = image;
   bound->loaded = loaded;
   ons__loaded_retain(loaded);
   status = bind_function(kernel, image_kernel, bound, error);
@@ -192,10 +199,17 @@ static ons_status bind(ons_kernel* kernel, DLDevice device, int slot, ons__bound
 }
 
 ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
-                            ons__bound** out_bound, ons_blob** out_log, ons_error* error) {
+                            ons__bound** out_bound, ons_blob** out_log,
+                            ons_error* error) {
+  /* Without the lock first: it is held while another device's code is compiled. */
+  ons__bound* bound = atomic_load_explicit(&kernel->bound[slot], memory_order_acquire);
+  if (bound) {
+    *out_bound = bound;
+    return ONS_STATUS_OK;
+  }
   ons_status status = ONS_STATUS_OK;
   ons__mutex_lock(&kernel->mutex);
-  ons__bound* bound = atomic_load_explicit(&kernel->bound[slot], memory_order_relaxed);
+  bound = atomic_load_explicit(&kernel->bound[slot], memory_order_relaxed);
   if (!bound) {
     status = bind(kernel, device, slot, &bound, out_log, error);
     if (!status) {
@@ -213,12 +227,13 @@ ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
 /* Prepares for `device`: the slow entry that the public functions share. */
 static ons_status prepare(ons_kernel* kernel, DLDevice device, ons__bound** out_bound,
                           ons_blob** out_log, ons_error* error) {
-  if (!kernel) return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "kernel is NULL");
+  if (!kernel)
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "kernel is NULL");
   int slot = ons__device_slot(device);
   if (slot < 0) {
     return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
-                          "kernel '%s': no backend for device type %d, id %d", kernel->name,
-                          (int)device.device_type, (int)device.device_id);
+                          "kernel '%s': no backend for device type %d, id %d",
+                          kernel->name, (int)device.device_type, (int)device.device_id);
   }
   return ons__kernel_bind(kernel, device, slot, out_bound, out_log, error);
 }
@@ -227,12 +242,18 @@ ons_status ons_kernel_prepare(ons_kernel* kernel, DLDevice device, ons_blob** ou
                               ons_error* error) {
   if (out_log) *out_log = NULL;
   ons__bound* bound = NULL;
-  return prepare(kernel, device, &bound, out_log, error);
+  ons_status status = prepare(kernel, device, &bound, out_log, error);
+  if (!status && out_log && !*out_log && bound->image->log && bound->image->log[0]) {
+    *out_log = ons__blob_create(bound->image->log, strlen(bound->image->log));
+  }
+  return status;
 }
 
-/* ---- introspection ----------------------------------------------------------------------- */
+/* ---- introspection ---------------------------------------------------------------- */
 
-const char* ons_kernel_name(const ons_kernel* kernel) { return kernel ? kernel->name : ""; }
+const char* ons_kernel_name(const ons_kernel* kernel) {
+  return kernel ? kernel->name : "";
+}
 
 static const ons__bound* first_bound(const ons_kernel* kernel) {
   return atomic_load_explicit(&kernel->first_bound, memory_order_acquire);
@@ -240,7 +261,9 @@ static const ons__bound* first_bound(const ons_kernel* kernel) {
 
 static ons_status not_ready(const ons_kernel* kernel, ons_error* error) {
   return ons__error_set(error, ONS_STATUS_NOT_READY,
-                        "kernel '%s' has not been prepared on any device yet", kernel->name);
+                        "kernel '%s' has not been prepared on any device yet: call "
+                        "ons_kernel_prepare, or launch it",
+                        kernel->name);
 }
 
 const char* ons_kernel_signature(const ons_kernel* kernel) {
@@ -251,24 +274,20 @@ const char* ons_kernel_signature(const ons_kernel* kernel) {
 ons_status ons_kernel_parameter_count(const ons_kernel* kernel, size_t* out_count,
                                       ons_error* error) {
   if (!kernel || !out_count) {
-    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "kernel or out_count is NULL");
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "kernel or out_count is NULL");
   }
   const ons__bound* bound = first_bound(kernel);
   *out_count = bound ? bound->signature->count : 0;
   return bound ? ONS_STATUS_OK : not_ready(kernel, error);
 }
 
-/* Versioned output: the caller's struct_size says how much of it there is. */
-static void copy_out(void* destination, uint32_t struct_size, const void* source,
-                     size_t source_bytes) {
-  memcpy(destination, source, struct_size < source_bytes ? struct_size : source_bytes);
-}
-
 ons_status ons_kernel_parameter(const ons_kernel* kernel, size_t index,
                                 ons_parameter* out_parameter, ons_error* error) {
   if (!kernel || !out_parameter || out_parameter->struct_size < sizeof(uint32_t)) {
-    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
-                          "kernel or out_parameter is NULL, or its struct_size is not set");
+    return ons__error_set(
+        error, ONS_STATUS_INVALID_ARGUMENT,
+        "kernel or out_parameter is NULL, or its struct_size is not set");
   }
   const ons__bound* bound = first_bound(kernel);
   if (!bound) return not_ready(kernel, error);
@@ -290,7 +309,7 @@ ons_status ons_kernel_parameter(const ons_kernel* kernel, size_t index,
       .name = ons__kernel_parameter_name(kernel, index, count),
       .type = parameter->type,
   };
-  copy_out(out_parameter, result.struct_size, &result, sizeof(result));
+  ons__versioned_out(out_parameter, result.struct_size, &result, sizeof(result));
   return ONS_STATUS_OK;
 }
 
@@ -306,6 +325,6 @@ ons_status ons_kernel_get_attributes(ons_kernel* kernel, DLDevice device,
   if (status) return status;
   ons_kernel_attributes result = bound->function.attributes;
   result.struct_size = out_attributes->struct_size;
-  copy_out(out_attributes, result.struct_size, &result, sizeof(result));
+  ons__versioned_out(out_attributes, result.struct_size, &result, sizeof(result));
   return ONS_STATUS_OK;
 }

@@ -10,8 +10,8 @@
 #include "runtime/program.h"
 #include "runtime/signature.h"
 
-/* A kernel on one device. Immutable once published; lives as long as the kernel. What a launch reads
- * comes first and is copied here from wherever it belongs. */
+/* A kernel on one device. Immutable once published; lives as long as the kernel. What a
+ * launch reads comes first and is copied here from wherever it belongs. */
 typedef struct ons__bound {
   ons__plan* plan;
   ons__device* device;
@@ -22,17 +22,19 @@ typedef struct ons__bound {
   ons__function function;
   const ons__backend_ops* ops;
   ons__signature* signature;
-  char* text;          /* the signature for people */
-  ons__loaded* loaded; /* retained */
+  char* text;              /* the signature for people */
+  const ons__image* image; /* of the program that the module keeps */
+  ons__loaded* loaded;     /* retained */
 } ons__bound;
 
 struct ons_kernel {
   atomic_size_t reference_count;
   ons_module* module; /* retained */
   char* name;
-  const ons__scanned_kernel* scanned; /* borrowed from the module; NULL if the scan missed it */
-  ons__mutex mutex;                   /* guards binding */
-  _Atomic(ons__bound*) first_bound;   /* what introspection answers from */
+  const ons__scanned_kernel*
+      scanned;      /* borrowed from the module; NULL if the scan missed it */
+  ons__mutex mutex; /* guards binding */
+  _Atomic(ons__bound*) first_bound; /* what introspection answers from */
   _Atomic(ons__bound*) bound[ONS__SLOT_COUNT];
 };
 
@@ -45,6 +47,7 @@ ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
                             ons__bound** out_bound, ons_blob** out_log, ons_error* error);
 
 /* The source's name of a parameter, or NULL. */
-const char* ons__kernel_parameter_name(const ons_kernel* kernel, size_t index, size_t count);
+const char* ons__kernel_parameter_name(const ons_kernel* kernel, size_t index,
+                                       size_t count);
 
 #endif /* ONS_RUNTIME_KERNEL_H_ */

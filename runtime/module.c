@@ -1,15 +1,16 @@
 #include "runtime/module.h"
 
-#include <errno.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
-#include "runtime/base/string.h"
+#include "runtime/base/path.h"
+#include "runtime/base/versioned.h"
 #include "runtime/kernel.h"
 
-/* ---- creation ---------------------------------------------------------------------------- */
+/* ---- creation --------------------------------------------------------------------- */
 
 static void destroy(ons_module* module) {
   if (!module) return;
@@ -41,7 +42,8 @@ static void destroy(ons_module* module) {
 static bool copy_options(ons_module* module, const ons_module_options* options) {
   const ons_allocator* allocator = module->runtime->settings.allocator;
   module->options = ons__alloc_array(allocator, options->option_count, sizeof(char*));
-  module->headers = ons__alloc_array(allocator, options->header_count, sizeof(ons_header));
+  module->headers =
+      ons__alloc_array(allocator, options->header_count, sizeof(ons_header));
   if (!module->options || !module->headers) return false;
   for (; module->option_count < options->option_count; ++module->option_count) {
     char* copy = ons__strdup(allocator, options->options[module->option_count]);
@@ -69,7 +71,8 @@ static ons_status check_options(const ons_module_options* options, ons_error* er
   }
   for (size_t i = 0; i < options->option_count; ++i) {
     if (!options->options[i]) {
-      return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "options[%zu] is NULL", i);
+      return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "options[%zu] is NULL",
+                            i);
     }
   }
   for (size_t i = 0; i < options->header_count; ++i) {
@@ -103,14 +106,13 @@ static ons_status create(ons_runtime* runtime, const char* source,
                          const char* folder, ons_module** out_module, ons_error* error) {
   ons_module_options local = ONS_MODULE_OPTIONS_INIT;
   if (options) {
-    size_t size = options->struct_size < sizeof(local) ? options->struct_size : sizeof(local);
-    if (size < sizeof(options->struct_size)) {
+    if (options->struct_size < sizeof(options->struct_size)) {
       return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                             "ons_module_options.struct_size is %u: use "
                             "ONS_MODULE_OPTIONS_INIT",
                             (unsigned)options->struct_size);
     }
-    memcpy(&local, options, size);
+    ons__versioned_in(&local, sizeof(local), options, options->struct_size);
   }
   ons_status status = check_options(&local, error);
   if (status) return status;
@@ -148,34 +150,16 @@ ons_status ons_module_create(ons_runtime* runtime, const char* source,
   return create(runtime, source, options, "kernel.cu", NULL, out_module, error);
 }
 
-static ons_status read_file(const ons_allocator* allocator, const char* path, char** out_text,
-                            ons_error* error) {
-  FILE* file = fopen(path, "rbe");
-  if (!file) {
-    return ons__error_set(error, errno == ENOENT ? ONS_STATUS_NOT_FOUND : ONS_STATUS_IO,
-                          "cannot open '%s': %s", path, strerror(errno));
-  }
-  ons__string text;
-  ons__string_init(&text, allocator);
-  char chunk[4096];
-  size_t length;
-  while ((length = fread(chunk, 1, sizeof(chunk), file)) > 0) {
-    ons__string_append_bytes(&text, chunk, length);
-  }
-  int failure = ferror(file) ? errno : 0;
-  fclose(file);
-  if (failure) {
-    ons__string_clear(&text);
-    return ons__error_set(error, ONS_STATUS_IO, "cannot read '%s': %s", path,
-                          strerror(failure));
-  }
-  if (text.length > 0 && memchr(text.data, '\0', text.length)) {
-    ons__string_clear(&text);
-    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
-                          "'%s' contains a NUL byte: it is not source text", path);
-  }
-  *out_text = ons__string_take(&text);
-  return *out_text ? ONS_STATUS_OK : ons__error_no_memory(error);
+static ons_status read_source(const ons_allocator* allocator, const char* path,
+                              char** out_text, ons_error* error) {
+  size_t length = 0;
+  ons_status status = ons__file_read(allocator, path, out_text, &length, error);
+  if (status) return status;
+  if (!memchr(*out_text, '\0', length)) return ONS_STATUS_OK;
+  ons__free(allocator, *out_text);
+  *out_text = NULL;
+  return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                        "'%s' contains a NUL byte: it is not source text", path);
 }
 
 ons_status ons_module_create_from_file(ons_runtime* runtime, const char* path,
@@ -188,7 +172,7 @@ ons_status ons_module_create_from_file(ons_runtime* runtime, const char* path,
   }
   const ons_allocator* allocator = runtime->settings.allocator;
   char* source = NULL;
-  ons_status status = read_file(allocator, path, &source, error);
+  ons_status status = read_source(allocator, path, &source, error);
   if (status) return status;
   const char* slash = strrchr(path, '/');
   size_t length = !slash ? 0 : slash == path ? 1 : (size_t)(slash - path);
@@ -205,7 +189,8 @@ ons_status ons_module_create_from_file(ons_runtime* runtime, const char* path,
 }
 
 void ons_module_retain(ons_module* module) {
-  if (module) atomic_fetch_add_explicit(&module->reference_count, 1, memory_order_relaxed);
+  if (module)
+    atomic_fetch_add_explicit(&module->reference_count, 1, memory_order_relaxed);
 }
 
 void ons_module_release(ons_module* module) {
@@ -215,12 +200,13 @@ void ons_module_release(ons_module* module) {
   }
 }
 
-/* ---- programs and kernels ---------------------------------------------------------------- */
+/* ---- programs and kernels --------------------------------------------------------- */
 
 ons__program* ons__module_program(ons_module* module, const char* name) {
   ons__mutex_lock(&module->mutex);
   ons__program* program = module->programs;
-  while (program && (program == module->plain || strcmp(program->names[0].name, name) != 0)) {
+  while (program &&
+         (program == module->plain || strcmp(program->names[0].name, name) != 0)) {
     program = program->next;
   }
   if (!program) {
@@ -238,14 +224,15 @@ ons__program* ons__module_program(ons_module* module, const char* name) {
 ons_status ons_module_prepare(ons_module* module, DLDevice device, ons_blob** out_log,
                               ons_error* error) {
   if (out_log) *out_log = NULL;
-  if (!module) return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "module is NULL");
+  if (!module)
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "module is NULL");
   ons__device_entry* entry = NULL;
   ons_status status = ons__runtime_device(module->runtime, device, &entry, error);
   if (status) return status;
   const ons__image* image = NULL;
   ons__loaded* loaded = NULL;
-  return ons__program_load(module->plain, entry, ons__device_slot(device), &image, &loaded,
-                           out_log, error);
+  return ons__program_load(module->plain, entry, ons__device_slot(device), &image,
+                           &loaded, out_log, error);
 }
 
 const char* ons_module_kernel_name(const ons_module* module, size_t index) {
@@ -253,7 +240,9 @@ const char* ons_module_kernel_name(const ons_module* module, size_t index) {
   return module->scan.kernels[index].name;
 }
 
-const ons__scanned_kernel* ons__module_scanned(const ons_module* module, const char* name) {
+/* What the scan knows of a kernel, template arguments left aside; NULL if nothing. */
+static const ons__scanned_kernel* find_scanned(const ons_module* module,
+                                               const char* name) {
   size_t length = strcspn(name, "<");
   while (length > 0 && name[length - 1] == ' ') --length;
   for (size_t i = 0; i < module->scan.kernel_count; ++i) {
@@ -271,7 +260,8 @@ static bool name_occurs(const ons_module* module, const char* name) {
   while (end > 0 && name[end - 1] == ' ') --end;
   size_t begin = end;
   while (begin > 0 && name[begin - 1] != ':' && name[begin - 1] != ' ') --begin;
-  return end > begin && ons__source_has_identifier(module->source, name + begin, end - begin);
+  return end > begin &&
+         ons__source_has_identifier(module->source, name + begin, end - begin);
 }
 
 static ons_status unknown_kernel(const ons_module* module, const char* name,
@@ -285,13 +275,24 @@ static ons_status unknown_kernel(const ons_module* module, const char* name,
                            kernel->name, kernel->is_template ? "<...>" : "");
     if (written > 0) used += (size_t)written;
   }
-  return ons__error_set(error, ONS_STATUS_NOT_FOUND,
-                        "no kernel '%.200s' in %.200s; its kernels: %s", name, module->name,
-                        module->scan.kernel_count ? list : "none were found");
+  return ons__error_set(
+      error, ONS_STATUS_NOT_FOUND, "no kernel '%.200s' in %.200s; its kernels: %s", name,
+      module->name, module->scan.kernel_count ? list : "none were found");
 }
 
-ons_status ons_module_kernel(ons_module* module, const char* name, ons_kernel** out_kernel,
-                             ons_error* error) {
+/* One spelling for each name: blanks stay only between words. */
+static void normalize(char* name) {
+  char* end = name;
+  for (const char* c = name; *c; ++c) {
+    bool separates = *c == ' ' && end > name && isalnum((unsigned char)end[-1]) &&
+                     (isalnum((unsigned char)c[1]) || c[1] == '_');
+    if (*c != ' ' || separates) *end++ = *c;
+  }
+  *end = '\0';
+}
+
+ons_status ons_module_kernel(ons_module* module, const char* name,
+                             ons_kernel** out_kernel, ons_error* error) {
   if (out_kernel) *out_kernel = NULL;
   if (!module || !name || !out_kernel) {
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
@@ -303,7 +304,7 @@ ons_status ons_module_kernel(ons_module* module, const char* name, ons_kernel** 
                           "\"ns::axpy\" or \"scale<float, 4>\"",
                           name);
   }
-  const ons__scanned_kernel* scanned = ons__module_scanned(module, name);
+  const ons__scanned_kernel* scanned = find_scanned(module, name);
   bool has_arguments = strchr(name, '<') != NULL;
   if (!scanned && !name_occurs(module, name)) return unknown_kernel(module, name, error);
   if (scanned && scanned->is_template && !has_arguments) {
@@ -313,5 +314,7 @@ ons_status ons_module_kernel(ons_module* module, const char* name, ons_kernel** 
                           name, module->name, name);
   }
   *out_kernel = ons__kernel_create(module, name, scanned);
-  return *out_kernel ? ONS_STATUS_OK : ons__error_no_memory(error);
+  if (!*out_kernel) return ons__error_no_memory(error);
+  normalize((*out_kernel)->name);
+  return ONS_STATUS_OK;
 }

@@ -24,11 +24,8 @@ struct ons_module {
   ons__program* plain;
 };
 
-/* The program that compiles the kernel `name` by itself, made at the first call. NULL when out of
- * memory. */
+/* The program that compiles the kernel `name` by itself, made at the first call. NULL
+ * when out of memory. */
 ons__program* ons__module_program(ons_module* module, const char* name);
-
-/* What the scan knows of a kernel, template arguments left aside; NULL if nothing. */
-const ons__scanned_kernel* ons__module_scanned(const ons_module* module, const char* name);
 
 #endif /* ONS_RUNTIME_MODULE_H_ */

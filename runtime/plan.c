@@ -7,16 +7,17 @@
 
 static ons_status plan_error(ons_error* error, const char* kernel_name, size_t index,
                              const ons__parameter* parameter, const char* reason) {
-  return ons__error_set(error, ONS_STATUS_UNSUPPORTED, "kernel '%s', parameter %zu (%s): %s",
-                        kernel_name, index + 1, parameter->type, reason);
+  return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                        "kernel '%s', parameter %zu (%s): %s", kernel_name, index + 1,
+                        parameter->type, reason);
 }
 
-/* Vector types are aligned as a whole when their size is a power of two, up to 16 bytes. */
+/* Vector types are aligned as a whole when their size is a power of two, up to 16 bytes.
+ */
 static uint32_t element_alignment(DLDataType dtype) {
   uint32_t lane = (dtype.bits + 7u) / 8u;
   uint32_t total = (dtype.bits * (uint32_t)dtype.lanes + 7u) / 8u;
   uint32_t alignment = (total & (total - 1)) == 0 ? total : lane;
-  if (dtype.code == kDLComplex) alignment = lane / 2;
   if (alignment == 0 || (alignment & (alignment - 1)) != 0) return 1;
   return alignment > 16 ? 16 : alignment;
 }
@@ -27,7 +28,8 @@ static bool scalar_step(DLDataType dtype, ons__step* step) {
     case kDLInt:
       step->kind = ONS__STEP_INT;
       if (dtype.bits > 64) return false;
-      step->more.range.low = dtype.bits == 64 ? INT64_MIN : -((int64_t)1 << (dtype.bits - 1));
+      step->more.range.low =
+          dtype.bits == 64 ? INT64_MIN : -((int64_t)1 << (dtype.bits - 1));
       step->more.range.high = -(step->more.range.low + 1);
       return true;
     case kDLUInt:
@@ -63,6 +65,7 @@ static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
     case ONS_PARAMETER_VIEW:
       step->kind =
           parameter->kind == ONS_PARAMETER_VIEW ? ONS__STEP_VIEW : ONS__STEP_POINTER;
+      step->dtype = ONS__DTYPE_ANY;
       if (parameter->dtype.bits == 0) return NULL;
       step->dtype = ons__dtype_word(parameter->dtype);
       if (parameter->alternative.bits) {
@@ -87,6 +90,14 @@ static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
   }
 }
 
+/* Slots of at least 8 bytes, so that every number is stored with one store; of 16 where a
+ * type may be aligned to more than 8. */
+static uint64_t place(const ons__parameter* parameter, uint64_t offset) {
+  bool is_plain = parameter->align_bytes != 0 && parameter->align_bytes <= 8;
+  uint64_t alignment = is_plain ? 8 : 16;
+  return (offset + alignment - 1) & ~(alignment - 1);
+}
+
 ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_name,
                             const ons__signature* signature, ons__plan** out_plan,
                             ons_error* error) {
@@ -95,16 +106,17 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
       ons__alloc(allocator, sizeof(*plan) + signature->count * sizeof(plan->steps[0]));
   if (!plan) return ons__error_no_memory(error);
   uint64_t offset = 0;
+  uint64_t sum_bytes = 0;
   for (; plan->count < signature->count; ++plan->count) {
     const ons__parameter* parameter = &signature->parameters[plan->count];
     ons__step* step = &plan->steps[plan->count];
     const char* reason = fill_step(parameter, step);
-    /* Slots of at least 8 bytes, so that every number is stored with one store. */
-    uint32_t alignment = parameter->align_bytes > 8 ? 16 : 8;
-    offset = (offset + alignment - 1) & ~(uint64_t)(alignment - 1);
-    if (!reason && parameter->align_bytes > 16) reason = "its alignment is above 16 bytes";
-    if (!reason && offset + parameter->size_bytes + 8 > ONS__BLOCK_BYTES_MAX) {
-      reason = "the parameters take more than 4096 bytes";
+    sum_bytes += parameter->size_bytes;
+    offset = place(parameter, offset);
+    if (!reason && sum_bytes > ONS__PARAMETER_BYTES_MAX) {
+      reason =
+          "with it the parameters take more than 4096 bytes; pass large structs in "
+          "memory";
     }
     if (reason) {
       ons_status status = plan_error(error, kernel_name, plan->count, parameter, reason);
@@ -114,8 +126,8 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
     step->offset = (uint16_t)offset;
     offset += step->size_bytes > 8 ? step->size_bytes : 8;
   }
+  assert(offset <= ONS__BLOCK_BYTES_MAX);
   plan->block_bytes = (size_t)offset;
   *out_plan = plan;
   return ONS_STATUS_OK;
 }
-

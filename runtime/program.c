@@ -13,7 +13,8 @@ void ons__loaded_retain(ons__loaded* loaded) {
 
 void ons__loaded_release(ons__loaded* loaded, const ons_allocator* allocator) {
   if (!loaded) return;
-  if (atomic_fetch_sub_explicit(&loaded->reference_count, 1, memory_order_acq_rel) != 1) return;
+  if (atomic_fetch_sub_explicit(&loaded->reference_count, 1, memory_order_acq_rel) != 1)
+    return;
   loaded->binary->device->backend->ops->unload(loaded->binary);
   ons__free(allocator, loaded);
 }
@@ -62,7 +63,8 @@ void ons__program_destroy(ons__program* program) {
 static ons__program_image* find_image(const ons__program* program,
                                       const ons__device* device) {
   for (ons__program_image* image = program->images; image; image = image->next) {
-    if (image->backend == device->backend->ops && strcmp(image->arch, device->arch) == 0) {
+    if (image->backend == device->backend->ops &&
+        strcmp(image->arch, device->arch) == 0) {
       return image;
     }
   }
@@ -70,7 +72,8 @@ static ons__program_image* find_image(const ons__program* program,
 }
 
 static ons_status compile(ons__program* program, ons__device* device,
-                          ons__program_image** out_image, char** out_log, ons_error* error) {
+                          ons__program_image** out_image, char** out_log,
+                          ons_error* error) {
   const ons_module* module = program->module;
   const ons_allocator* allocator = module->runtime->settings.allocator;
   ons__program_image* entry = ons__alloc(allocator, sizeof(*entry));

@@ -1,5 +1,6 @@
 #include "runtime/retire.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "runtime/base/alloc.h"
@@ -15,80 +16,102 @@ static const ons__backend_ops* ops_of(const ons__retire_list* list) {
   return list->device->backend->ops;
 }
 
+/* Driver calls of our own and the deleters of others must not harm a capture that this
+ * thread or another has under way. */
+static unsigned housekeeping_enter(const ons__retire_list* list) {
+  unsigned token = 0;
+  if (ops_of(list)->housekeeping_enter) {
+    ops_of(list)->housekeeping_enter(list->device, &token);
+  }
+  return token;
+}
+
+static void housekeeping_leave(const ons__retire_list* list, unsigned token) {
+  if (ops_of(list)->housekeeping_leave) {
+    ops_of(list)->housekeeping_leave(list->device, token);
+  }
+}
+
+/* ---- events ----------------------------------------------------------------------- */
+
+static ons_status take_event(ons__retire_list* list, void** out_event, ons_error* error) {
+  *out_event = NULL;
+  ons__mutex_lock(&list->mutex);
+  if (list->free_event_count > 0)
+    *out_event = list->free_events[--list->free_event_count];
+  ons__mutex_unlock(&list->mutex);
+  return *out_event ? ONS_STATUS_OK
+                    : ops_of(list)->event_create(list->device, out_event, error);
+}
+
+/* An event that finds no room in the pool is destroyed. */
+static void give_event(ons__retire_list* list, void* event) {
+  ons__mutex_lock(&list->mutex);
+  if (list->free_event_count == list->free_event_capacity) {
+    size_t capacity = list->free_event_capacity ? 2 * list->free_event_capacity : 16;
+    void** events = ons__alloc_array(list->allocator, capacity, sizeof(*events));
+    if (events) {
+      if (list->free_event_count > 0) {
+        memcpy(events, list->free_events, list->free_event_count * sizeof(*events));
+      }
+      ons__free(list->allocator, list->free_events);
+      list->free_events = events;
+      list->free_event_capacity = capacity;
+    }
+  }
+  bool is_kept = list->free_event_count < list->free_event_capacity;
+  if (is_kept) list->free_events[list->free_event_count++] = event;
+  ons__mutex_unlock(&list->mutex);
+  if (!is_kept) ops_of(list)->event_destroy(list->device, event);
+}
+
+/* ---- retained objects ------------------------------------------------------------- */
+
+ons_status ons__retire_reserve(ons__retire_list* list, const ons_retained* objects,
+                               size_t count, ons__retired** out_retired,
+                               ons_error* error) {
+  *out_retired = NULL;
+  ons__retired* retired =
+      ons__alloc(list->allocator, sizeof(*retired) + count * sizeof(*objects));
+  if (!retired) return ons__error_no_memory(error);
+  retired->home = list;
+  retired->count = count;
+  memcpy(retired->objects, objects, count * sizeof(*objects));
+  if (ops_of(list)->event_create) {
+    ons_status status = take_event(list, &retired->event, error);
+    if (status) {
+      ons__free(list->allocator, retired);
+      return status;
+    }
+  }
+  *out_retired = retired;
+  return ONS_STATUS_OK;
+}
+
+static void free_retired(ons__retire_list* list, ons__retired* retired) {
+  if (retired->event) give_event(list, retired->event);
+  ons__free(list->allocator, retired);
+}
+
+void ons__retire_cancel(ons__retire_list* list, ons__retired* retired) {
+  if (retired) free_retired(list, retired);
+}
+
 static void release_objects(ons__retired* retired) {
   for (size_t i = 0; i < retired->count; ++i) {
     retired->objects[i].release(retired->objects[i].object);
   }
 }
 
-/* ---- events ------------------------------------------------------------------------------ */
-
-static void* take_event(ons__retire_list* list, ons_error* error) {
-  void* event = NULL;
-  ons__mutex_lock(&list->mutex);
-  if (list->free_event_count > 0) event = list->free_events[--list->free_event_count];
-  ons__mutex_unlock(&list->mutex);
-  if (!event && ops_of(list)->event_create(list->device, &event, error)) return NULL;
-  return event;
-}
-
-/* With the lock held. An event that finds no room in the pool is destroyed. */
-static void give_event(ons__retire_list* list, void* event) {
-  if (list->free_event_count == list->free_event_capacity) {
-    size_t capacity = list->free_event_capacity ? 2 * list->free_event_capacity : 16;
-    void** events = ons__alloc_array(list->allocator, capacity, sizeof(*events));
-    if (!events) {
-      ops_of(list)->event_destroy(list->device, event);
-      return;
-    }
-    if (list->free_event_count > 0) {
-      memcpy(events, list->free_events, list->free_event_count * sizeof(*events));
-    }
-    ons__free(list->allocator, list->free_events);
-    list->free_events = events;
-    list->free_event_capacity = capacity;
-  }
-  list->free_events[list->free_event_count++] = event;
-}
-
-/* ---- retained objects -------------------------------------------------------------------- */
-
-ons__retired* ons__retire_reserve(ons__retire_list* list, const ons_retained* objects,
-                                  size_t count, ons_error* error) {
-  ons__retired* retired =
-      ons__alloc(list->allocator, sizeof(*retired) + count * sizeof(*objects));
-  if (!retired) {
-    ons__error_no_memory(error);
-    return NULL;
-  }
-  retired->home = list;
-  retired->count = count;
-  memcpy(retired->objects, objects, count * sizeof(*objects));
-  if (ops_of(list)->event_create) {
-    retired->event = take_event(list, error);
-    if (!retired->event) {
-      ons__free(list->allocator, retired);
-      return NULL;
-    }
-  }
-  return retired;
-}
-
-void ons__retire_cancel(ons__retire_list* list, ons__retired* retired) {
-  if (!retired) return;
-  if (retired->event) {
-    ons__mutex_lock(&list->mutex);
-    give_event(list, retired->event);
-    ons__mutex_unlock(&list->mutex);
-  }
-  ons__free(list->allocator, retired);
+static void hold(ons__retire_list* list, const ons__retired* retired) {
+  atomic_fetch_add_explicit(&list->held_count, retired->count, memory_order_relaxed);
 }
 
 ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, void* stream,
                               ons_error* error) {
   if (!retired->event) { /* a device without streams: the launch is over */
     release_objects(retired);
-    ons__free(list->allocator, retired);
+    free_retired(list, retired);
     return ONS_STATUS_OK;
   }
   ons_status status =
@@ -101,30 +124,28 @@ ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, voi
     list->first = retired;
   }
   list->last = retired;
-  atomic_fetch_add_explicit(&list->held_count, retired->count, memory_order_relaxed);
+  hold(list, retired);
   ons__mutex_unlock(&list->mutex);
   return ONS_STATUS_OK;
 }
 
-/* Runs in a driver callback: hands the objects to the list as already passed (no event). */
+/* Runs in a driver callback. */
 static void graph_gone(void* object) {
   ons__retired* retired = object;
   ons__retire_list* list = retired->home;
-  ons__mutex_lock(&list->mutex);
-  retired->next = list->first;
-  list->first = retired;
-  if (!list->last) list->last = retired;
-  atomic_fetch_add_explicit(&list->held_count, retired->count, memory_order_relaxed);
-  ons__mutex_unlock(&list->mutex);
+  hold(list, retired);
+  ons__retired* head = atomic_load_explicit(&list->returned, memory_order_relaxed);
+  do {
+    retired->next = head;
+  } while (!atomic_compare_exchange_weak_explicit(
+      &list->returned, &head, retired, memory_order_release, memory_order_relaxed));
   atomic_fetch_sub_explicit(&list->graph_count, 1, memory_order_release);
 }
 
-ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired, void* graph,
-                                ons_error* error) {
+ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired,
+                                void* graph, ons_error* error) {
   if (retired->event) {
-    ons__mutex_lock(&list->mutex);
     give_event(list, retired->event);
-    ons__mutex_unlock(&list->mutex);
     retired->event = NULL;
   }
   atomic_fetch_add_explicit(&list->graph_count, 1, memory_order_relaxed);
@@ -134,42 +155,82 @@ ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired, v
   return status;
 }
 
-/* Unlinks what the device is past into a chain of its own. With the lock held. */
-static ons__retired* unlink_passed(ons__retire_list* list) {
-  ons__retired* passed = NULL;
-  ons__retired** link = &list->first;
-  list->last = NULL;
-  while (*link) {
-    ons__retired* retired = *link;
-    if (!retired->event || ops_of(list)->event_passed(list->device, retired->event)) {
-      *link = retired->next;
-      if (retired->event) give_event(list, retired->event);
-      atomic_fetch_sub_explicit(&list->held_count, retired->count, memory_order_relaxed);
+/* ---- collection ------------------------------------------------------------------- */
+
+/* Takes up to `limit` of the oldest out of the list, so that they can be asked without
+ * the lock. */
+static ons__retired* detach(ons__retire_list* list, size_t limit) {
+  ons__mutex_lock(&list->mutex);
+  ons__retired* chain = list->first;
+  ons__retired* end = chain;
+  for (size_t i = 1; i < limit && end && end->next; ++i) end = end->next;
+  if (end) {
+    list->first = end->next;
+    if (!list->first) list->last = NULL;
+    end->next = NULL;
+  }
+  ons__mutex_unlock(&list->mutex);
+  return chain;
+}
+
+/* Puts back, in front, what the device is not past. */
+static void attach(ons__retire_list* list, ons__retired* first, ons__retired* last) {
+  if (!first) return;
+  ons__mutex_lock(&list->mutex);
+  last->next = list->first;
+  list->first = first;
+  if (!list->last) list->last = last;
+  ons__mutex_unlock(&list->mutex);
+}
+
+static void release_chain(ons__retire_list* list, ons__retired* chain) {
+  while (chain) {
+    ons__retired* next = chain->next;
+    release_objects(chain);
+    atomic_fetch_sub_explicit(&list->held_count, chain->count, memory_order_relaxed);
+    free_retired(list, chain);
+    chain = next;
+  }
+}
+
+static void collect(ons__retire_list* list, size_t limit) {
+  unsigned token = housekeeping_enter(list);
+  ons__retired* passed =
+      atomic_exchange_explicit(&list->returned, NULL, memory_order_acquire);
+  ons__retired* waiting = NULL;
+  ons__retired* last_waiting = NULL;
+  ons__retired* retired = detach(list, limit);
+  while (retired) {
+    ons__retired* next = retired->next;
+    if (ops_of(list)->event_passed(list->device, retired->event)) {
       retired->next = passed;
       passed = retired;
     } else {
-      list->last = retired;
-      link = &retired->next;
+      retired->next = NULL;
+      if (last_waiting) last_waiting->next = retired;
+      if (!waiting) waiting = retired;
+      last_waiting = retired;
     }
+    retired = next;
   }
-  return passed;
+  attach(list, waiting, last_waiting);
+  release_chain(list, passed);
+  housekeeping_leave(list, token);
 }
 
 size_t ons__retire_collect(ons__retire_list* list) {
-  ons__mutex_lock(&list->mutex);
-  ons__retired* passed = unlink_passed(list);
-  ons__mutex_unlock(&list->mutex);
-  /* Outside of the lock: a deleter may run anything, a launch included. */
-  while (passed) {
-    ons__retired* next = passed->next;
-    release_objects(passed);
-    ons__free(list->allocator, passed);
-    passed = next;
+  if (atomic_load_explicit(&list->held_count, memory_order_relaxed) != 0) {
+    collect(list, SIZE_MAX);
   }
   return atomic_load_explicit(&list->held_count, memory_order_relaxed);
 }
 
-/* ---- the end ----------------------------------------------------------------------------- */
+void ons__retire_collect_some(ons__retire_list* list) {
+  enum { FEW = 2 };
+  collect(list, FEW);
+}
+
+/* ---- the end ---------------------------------------------------------------------- */
 
 bool ons__retire_destroy(ons__retire_list* list) {
   size_t graph_count = atomic_load_explicit(&list->graph_count, memory_order_acquire);

@@ -1,4 +1,5 @@
-/* What must outlive launches: objects kept until the device is past them. One list per device. */
+/* What must outlive launches: objects kept until the device is past them. One list per
+ * device. */
 #ifndef ONS_RUNTIME_RETIRE_H_
 #define ONS_RUNTIME_RETIRE_H_
 
@@ -19,10 +20,13 @@ typedef struct ons__retired {
 typedef struct ons__retire_list {
   ons__device* device;
   const ons_allocator* allocator;
-  atomic_size_t held_count;  /* objects in `first`..`last`; read without the lock */
-  atomic_size_t graph_count; /* what graphs hold and will hand back to this list */
-  ons__mutex mutex;          /* guards what follows */
-  ons__retired* first;           /* in order of retirement */
+  atomic_size_t
+      held_count; /* objects in the list and in `returned`; read without the lock */
+  atomic_size_t graph_count;       /* what graphs hold and will hand back */
+  _Atomic(ons__retired*) returned; /* by graphs that are gone; pushed from driver
+                                      callbacks, which may wait for no lock */
+  ons__mutex mutex;                /* guards what follows */
+  ons__retired* first;             /* in order of retirement */
   ons__retired* last;
   void** free_events;
   size_t free_event_count;
@@ -32,32 +36,37 @@ typedef struct ons__retire_list {
 void ons__retire_init(ons__retire_list* list, ons__device* device,
                       const ons_allocator* allocator);
 
-/* Releases what the device is past. False, with the list still usable, when something is still held:
- * its owner then leaks the list rather than wait or free too early. */
+/* Releases what the device is past. False, with the list still usable, when something is
+ * still held: its owner then leaks the list rather than wait or free too early. */
 bool ons__retire_destroy(ons__retire_list* list);
 
-/* Reserves all that ons__retire_commit needs, before the launch, so that nothing can fail after it
- * but the record. Returns NULL with `error` filled. */
-ons__retired* ons__retire_reserve(ons__retire_list* list, const ons_retained* objects,
-                                  size_t count, ons_error* error);
+/* Reserves all that ons__retire_commit needs, before the launch, so that nothing can fail
+ * after it but the record. */
+ons_status ons__retire_reserve(ons__retire_list* list, const ons_retained* objects,
+                               size_t count, ons__retired** out_retired,
+                               ons_error* error);
 void ons__retire_cancel(ons__retire_list* list, ons__retired* retired);
 
-/* Records the end of the launch on `stream`; the objects are released once the device is past it.
- * On failure they are kept for ever, because the launch may still use them. */
+/* Records the end of the launch on `stream`; the objects are released once the device is
+ * past it. On failure they are kept for ever, because the launch may still use them. */
 ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, void* stream,
                               ons_error* error);
 
 /* Under capture: the objects live as long as the graph. Reserve and commit as above. */
-ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired, void* graph,
-                                ons_error* error);
+ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired,
+                                void* graph, ons_error* error);
 
-/* Releases what the device is past; returns what is still held. Never waits. */
+/* Releases what the device is past; returns what is still held. Never waits; harms no
+ * capture, nor do the releases, which run in relaxed capture mode. */
 size_t ons__retire_collect(ons__retire_list* list);
 
-/* Cheap enough for every launch: collects only when something is held. */
+/* The same for the oldest few. */
+void ons__retire_collect_some(ons__retire_list* list);
+
+/* Cheap enough for every launch: something is looked at only when something is held. */
 static inline void ons__retire_poll(ons__retire_list* list) {
   if (atomic_load_explicit(&list->held_count, memory_order_relaxed) != 0) {
-    ons__retire_collect(list);
+    ons__retire_collect_some(list);
   }
 }
 

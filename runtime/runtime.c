@@ -2,10 +2,10 @@
 
 #include <onstream/version.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/versioned.h"
 
 const char* ons_version(void) { return ONS_VERSION_STRING; }
 
@@ -16,8 +16,6 @@ static bool copy_text(const ons_allocator* allocator, const char* text, char** o
 }
 
 static bool copy_settings(const ons_runtime_options* options, ons__settings* settings) {
-  settings->log = options->log;
-  settings->log_user_data = options->log_user_data;
   settings->locate = options->locate;
   settings->locate_user_data = options->locate_user_data;
   settings->cpu_thread_count = options->cpu_thread_count;
@@ -46,8 +44,8 @@ static bool close_devices(ons_runtime* runtime) {
 
 static void destroy(ons_runtime* runtime) {
   if (!runtime) return;
-  /* A graph or an unfinished launch still points into the runtime: leaking it is the one way that
-     neither waits for the device nor frees what it uses. */
+  /* A graph or an unfinished launch still points into the runtime: leaking it is the one
+     way that neither waits for the device nor frees what it uses. */
   if (!close_devices(runtime)) return;
   if (runtime->cuda) runtime->cuda->ops->destroy(runtime->cuda);
   if (runtime->cpu) runtime->cpu->ops->destroy(runtime->cpu);
@@ -61,22 +59,21 @@ static void destroy(ons_runtime* runtime) {
   ons__free(used, runtime);
 }
 
-ons_status ons_runtime_create(const ons_runtime_options* options, ons_runtime** out_runtime,
-                              ons_error* error) {
+ons_status ons_runtime_create(const ons_runtime_options* options,
+                              ons_runtime** out_runtime, ons_error* error) {
   if (!out_runtime) {
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "out_runtime is NULL");
   }
   *out_runtime = NULL;
   ons_runtime_options local = ONS_RUNTIME_OPTIONS_INIT;
   if (options) {
-    size_t size = options->struct_size < sizeof(local) ? options->struct_size : sizeof(local);
-    if (size < sizeof(options->struct_size)) {
+    if (options->struct_size < sizeof(options->struct_size)) {
       return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                             "ons_runtime_options.struct_size is %u: use "
                             "ONS_RUNTIME_OPTIONS_INIT",
                             (unsigned)options->struct_size);
     }
-    memcpy(&local, options, size);
+    ons__versioned_in(&local, sizeof(local), options, options->struct_size);
   }
   ons_runtime* runtime = ons__alloc(local.allocator, sizeof(*runtime));
   if (!runtime) return ons__error_no_memory(error);
@@ -89,7 +86,8 @@ ons_status ons_runtime_create(const ons_runtime_options* options, ons_runtime** 
   ons_status status = ONS_STATUS_OK;
   if (!copy_settings(&local, &runtime->settings)) status = ons__error_no_memory(error);
   if (!status) status = ons__cpu_backend_create(&runtime->settings, &runtime->cpu, error);
-  if (!status) status = ons__cuda_backend_create(&runtime->settings, &runtime->cuda, error);
+  if (!status)
+    status = ons__cuda_backend_create(&runtime->settings, &runtime->cuda, error);
   if (status) {
     destroy(runtime);
     return status;
@@ -99,17 +97,19 @@ ons_status ons_runtime_create(const ons_runtime_options* options, ons_runtime** 
 }
 
 void ons_runtime_retain(ons_runtime* runtime) {
-  if (runtime) atomic_fetch_add_explicit(&runtime->reference_count, 1, memory_order_relaxed);
+  if (runtime)
+    atomic_fetch_add_explicit(&runtime->reference_count, 1, memory_order_relaxed);
 }
 
 void ons_runtime_release(ons_runtime* runtime) {
   if (!runtime) return;
-  if (atomic_fetch_sub_explicit(&runtime->reference_count, 1, memory_order_acq_rel) == 1) {
+  if (atomic_fetch_sub_explicit(&runtime->reference_count, 1, memory_order_acq_rel) ==
+      1) {
     destroy(runtime);
   }
 }
 
-/* ---- devices ----------------------------------------------------------------------------- */
+/* ---- devices ---------------------------------------------------------------------- */
 
 int ons__device_slot(DLDevice device) {
   switch ((int)device.device_type) {
@@ -126,13 +126,14 @@ int ons__device_slot(DLDevice device) {
 }
 
 static ons_status unknown_device(DLDevice device, ons_error* error) {
-  return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
-                        "no backend for device type %d, id %d (there are kDLCPU and kDLCUDA)",
-                        (int)device.device_type, (int)device.device_id);
+  return ons__error_set(
+      error, ONS_STATUS_UNSUPPORTED,
+      "no backend for device type %d, id %d (there are kDLCPU and kDLCUDA)",
+      (int)device.device_type, (int)device.device_id);
 }
 
-static ons_status open_device(ons_runtime* runtime, int slot, ons__device_entry** out_entry,
-                              ons_error* error) {
+static ons_status open_device(ons_runtime* runtime, int slot,
+                              ons__device_entry** out_entry, ons_error* error) {
   ons__backend* backend = slot == 0 ? runtime->cpu : runtime->cuda;
   const ons_allocator* allocator = runtime->settings.allocator;
   ons__device_entry* entry = ons__alloc(allocator, sizeof(*entry));
@@ -159,7 +160,8 @@ ons_status ons__runtime_device(ons_runtime* runtime, DLDevice device,
     ons__mutex_lock(&runtime->mutex);
     entry = atomic_load_explicit(&runtime->devices[slot], memory_order_relaxed);
     if (!entry) status = open_device(runtime, slot, &entry, error);
-    if (!status) atomic_store_explicit(&runtime->devices[slot], entry, memory_order_release);
+    if (!status)
+      atomic_store_explicit(&runtime->devices[slot], entry, memory_order_release);
     ons__mutex_unlock(&runtime->mutex);
   }
   *out_entry = entry;
@@ -169,7 +171,8 @@ ons_status ons__runtime_device(ons_runtime* runtime, DLDevice device,
 ons_status ons_runtime_device_count(ons_runtime* runtime, DLDeviceType device_type,
                                     int32_t* out_count, ons_error* error) {
   if (!runtime || !out_count) {
-    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "runtime or out_count is NULL");
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "runtime or out_count is NULL");
   }
   *out_count = 0;
   DLDevice device = {device_type, 0};
@@ -232,7 +235,8 @@ static ons_status stream_wait(ons__device* device, void* waiting_stream,
 
 ons_status ons_stream_wait(ons_runtime* runtime, DLDevice device, void* waiting_stream,
                            void* signalling_stream, ons_error* error) {
-  if (!runtime) return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "runtime is NULL");
+  if (!runtime)
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "runtime is NULL");
   ons__device_entry* entry = NULL;
   ons_status status = ons__runtime_device(runtime, device, &entry, error);
   if (status) return status;
@@ -246,9 +250,4 @@ ons_status ons_stream_wait(ons_runtime* runtime, DLDevice device, void* waiting_
     return ONS_STATUS_OK;
   }
   return stream_wait(entry->device, waiting_stream, signalling_stream, error);
-}
-
-void ons__runtime_log(const ons_runtime* runtime, ons_log_level level, const char* message) {
-  const ons__settings* settings = &runtime->settings;
-  if (settings->log) settings->log(settings->log_user_data, level, message);
 }

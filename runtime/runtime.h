@@ -9,8 +9,8 @@
 #include "runtime/base/thread.h"
 #include "runtime/retire.h"
 
-/* Devices are numbered by slot: 0 is the CPU, 1 + n is CUDA device n. Kernels keep one entry per
- * slot, so that the launch path indexes an array. */
+/* Devices are numbered by slot: 0 is the CPU, 1 + n is CUDA device n. Kernels keep one
+ * entry per slot, so that the launch path indexes an array. */
 enum { ONS__CUDA_DEVICES_MAX = 64, ONS__SLOT_COUNT = 1 + ONS__CUDA_DEVICES_MAX };
 
 /* An opened device and what the runtime keeps beside it. Lives as long as the runtime. */
@@ -29,14 +29,12 @@ struct ons_runtime {
   _Atomic(ons__device_entry*) devices[ONS__SLOT_COUNT];
 };
 
-/* The slot of a device that kernels can run on; -1 for other types and ordinals. Pinned memory
- * belongs to the CPU, managed memory to the CUDA device it names. */
+/* The slot of a device that kernels can run on; -1 for other types and ordinals. Pinned
+ * memory belongs to the CPU, managed memory to the CUDA device it names. */
 int ons__device_slot(DLDevice device);
 
 /* Opens the device at the first call. The entry is borrowed from the runtime. */
 ons_status ons__runtime_device(ons_runtime* runtime, DLDevice device,
                                ons__device_entry** out_entry, ons_error* error);
-
-void ons__runtime_log(const ons_runtime* runtime, ons_log_level level, const char* message);
 
 #endif /* ONS_RUNTIME_RUNTIME_H_ */

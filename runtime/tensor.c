@@ -18,7 +18,8 @@ uint64_t ons__tensor_count(const DLTensor* tensor) {
 bool ons__tensor_is_broadcast(const DLTensor* tensor) {
   if (!tensor->strides) return false;
   for (int32_t i = 0; i < tensor->ndim; ++i) {
-    if (tensor->shape[i] > 1 && tensor->strides[i] == 0) return !ons__tensor_is_empty(tensor);
+    if (tensor->shape[i] > 1 && tensor->strides[i] == 0)
+      return !ons__tensor_is_empty(tensor);
   }
   return false;
 }

@@ -20,7 +20,8 @@ bool ons__tensor_is_broadcast(const DLTensor* tensor);
 
 bool ons__tensor_is_empty(const DLTensor* tensor);
 
-/* Dense in row-major order. Dimensions of size 1 may have any stride; an empty tensor is dense. */
+/* Dense in row-major order. Dimensions of size 1 may have any stride; an empty tensor is
+ * dense. */
 static inline bool ons__tensor_is_dense(const DLTensor* tensor) {
   if (tensor->ndim == 0 || !tensor->strides) return true;
   int64_t expected = 1;

@@ -20,8 +20,7 @@ static const char source[] =
 
 enum { COUNT = 1 << 20, BLOCK = 256 };
 
-/* ---- the part of the CUDA driver that this host uses itself
- * ------------------------------- */
+/* ---- the part of the CUDA driver that this host uses itself ----------------------- */
 
 /* XX(name, symbol, parameters) */
 #define CUDA_FUNCTIONS(XX)                                                     \
@@ -63,8 +62,7 @@ static void cuda_check(int result, const char* what) {
 }
 #define CUDA_CHECK(call) cuda_check((call), #call)
 
-/* ---- the launch, the same on every device
- * ------------------------------------------------- */
+/* ---- the launch, the same on every device ----------------------------------------- */
 
 typedef struct vectors {
   float* x;
@@ -113,8 +111,7 @@ static ons_status launch_axpy(ons_kernel* kernel, const vectors* v, DLDevice dev
   return ons_kernel_launch(kernel, &launch, args, sizeof args / sizeof args[0], error);
 }
 
-/* ---- where the vectors live
- * --------------------------------------------------------------- */
+/* ---- where the vectors live ------------------------------------------------------- */
 
 static ons_status run_cpu(ons_kernel* kernel, const vectors* host, ons_error* error) {
   return launch_axpy(kernel, host, (DLDevice){kDLCPU, 0}, NULL, error);

@@ -1,8 +1,8 @@
 /* The part of the DLPack ABI that onstream uses, declared for version 1.3.
  *
- * Facts only, from the DLPack specification (https://dmlc.github.io/dlpack/latest/). The include
- * guard is the one of the original header: a program that includes <dlpack/dlpack.h> first gets
- * the original's declarations, and these are skipped. */
+ * Facts only, from the DLPack specification (https://dmlc.github.io/dlpack/latest/). The
+ * include guard is the one of the original header: a program that includes
+ * <dlpack/dlpack.h> first gets the original's declarations, and these are skipped. */
 #ifndef DLPACK_DLPACK_H_
 #define DLPACK_DLPACK_H_
 
@@ -106,9 +106,9 @@ typedef struct DLManagedTensorVersioned {
   DLTensor dl_tensor;
 } DLManagedTensorVersioned;
 
-/* The C exchange table of a Python array type: the capsule "dlpack_exchange_api" in the type's
- * attribute __dlpack_c_exchange_api__. Python objects are `void*`. Any slot may be NULL in the
- * wild. */
+/* The C exchange table of a Python array type: the capsule "dlpack_exchange_api" in the
+ * type's attribute __dlpack_c_exchange_api__. Python objects are `void*`. Any slot may be
+ * NULL in the wild. */
 typedef int (*DLPackManagedTensorAllocator)(
     DLTensor* prototype, DLManagedTensorVersioned** out, void* error_ctx,
     void (*SetError)(void* error_ctx, const char* kind, const char* message));

@@ -1,9 +1,9 @@
 /* Kernels and launches.
  *
- * A launch checks every argument against the signature that the compiler reported, chooses the
- * device and the stream from the arguments, and enqueues. It never synchronises the host, never
- * copies a tensor and allocates no device memory. Anything that is refused is refused before any
- * stream is touched. */
+ * A launch checks every argument against the signature that the compiler reported,
+ * chooses the device and the stream from the arguments, and enqueues. It never
+ * synchronises the host, never copies a tensor and allocates no device memory. Anything
+ * that is refused is refused before any stream is touched. */
 #ifndef ONSTREAM_LAUNCH_H_
 #define ONSTREAM_LAUNCH_H_
 
@@ -16,13 +16,14 @@
 
 ONS_BEGIN_DECLS
 
-/* ---- kernels ---------------------------------------------------------------------------- */
+/* ---- kernels ---------------------------------------------------------------------- */
 
 /* Reference counting; any thread; NULL is accepted. */
 ONS_API void ons_kernel_retain(ons_kernel* kernel);
 ONS_API void ons_kernel_release(ons_kernel* kernel);
 
-/* The name expression it was asked for by. Borrowed; valid as long as the kernel. */
+/* The name expression it was asked for by, without needless blanks. Borrowed; valid as
+ * long as the kernel. */
 ONS_API const char* ons_kernel_name(const ons_kernel* kernel);
 
 /* Compiles and loads this kernel for one device, as ons_module_prepare does. Errors: also
@@ -32,37 +33,39 @@ ONS_API ONS_NODISCARD ons_status ons_kernel_prepare(ons_kernel* kernel, DLDevice
 
 typedef enum ons_parameter_kind {
   ONS_PARAMETER_POINTER = 1, /* T*: a dense tensor of dtype `dtype` */
-  ONS_PARAMETER_VIEW = 2,    /* ons::view<T, N, Index>: a tensor of rank `ndim`, any strides */
-  ONS_PARAMETER_SCALAR = 3,  /* a number of type `dtype` */
-  ONS_PARAMETER_STRUCT = 4   /* any other type by value: `size_bytes` bytes, 0 if unknown */
+  ONS_PARAMETER_VIEW =
+      2, /* ons::view<T, N, Index>: a tensor of rank `ndim`, any strides */
+  ONS_PARAMETER_SCALAR = 3, /* a number of type `dtype` */
+  ONS_PARAMETER_STRUCT = 4 /* any other type by value: `size_bytes` bytes, 0 if unknown */
 } ons_parameter_kind;
 
 typedef struct ons_parameter {
   uint32_t struct_size; /* sizeof(ons_parameter), set by the caller */
   ons_parameter_kind kind;
-  DLDataType dtype;     /* of the element or the scalar; bits 0 where DLPack has no such type
-                           (then a pointer takes any tensor: void*) */
-  int32_t ndim;         /* of a view, else 0 */
-  uint32_t is_const;    /* the kernel only reads through it */
-  uint32_t size_bytes;  /* in the parameter block; 0 if unknown */
-  uint32_t index_bits;  /* of a view: 32 or 64, else 0 */
-  const char* name;     /* as spelt in the source, or NULL; borrowed from the kernel */
-  const char* type;     /* C++ spelling; borrowed from the kernel */
+  DLDataType dtype;  /* of the element or the scalar; bits 0 where DLPack has no such type
+                        (then a pointer takes any tensor: void*) */
+  int32_t ndim;      /* of a view, else 0 */
+  uint32_t is_const; /* the kernel only reads through it */
+  uint32_t size_bytes; /* in the parameter block; 0 if unknown */
+  uint32_t index_bits; /* of a view: 32 or 64, else 0 */
+  const char* name;    /* as spelt in the source, or NULL; borrowed from the kernel */
+  const char* type;    /* C++ spelling; borrowed from the kernel */
 } ons_parameter;
 
-/* How many parameters the kernel declares. Known once the kernel has been prepared on any device.
- * Errors: NOT_READY. */
+/* How many parameters the kernel declares. Known once the kernel has been prepared on any
+ * device. Errors: NOT_READY. */
 ONS_API ONS_NODISCARD ons_status ons_kernel_parameter_count(const ons_kernel* kernel,
                                                             size_t* out_count,
                                                             ons_error* error);
 
 /* One parameter. Errors: NOT_READY, INVALID_ARGUMENT past the end. */
-ONS_API ONS_NODISCARD ons_status ons_kernel_parameter(const ons_kernel* kernel, size_t index,
+ONS_API ONS_NODISCARD ons_status ons_kernel_parameter(const ons_kernel* kernel,
+                                                      size_t index,
                                                       ons_parameter* out_parameter,
                                                       ons_error* error);
 
-/* The signature as text, "axpy(float a, const float* x, long long n)". Borrowed; NULL until the
- * kernel has been prepared. */
+/* The signature as text, "axpy(float a, const float* x, long long n)". Borrowed; NULL
+ * until the kernel has been prepared. */
 ONS_API const char* ons_kernel_signature(const ons_kernel* kernel);
 
 /* What one block of the kernel uses on a device. */
@@ -77,11 +80,11 @@ typedef struct ons_kernel_attributes {
 } ons_kernel_attributes;
 
 /* Prepares the kernel on `device` where needed. Errors: as ons_kernel_prepare. */
-ONS_API ONS_NODISCARD ons_status ons_kernel_get_attributes(ons_kernel* kernel, DLDevice device,
-                                                           ons_kernel_attributes* out_attributes,
-                                                           ons_error* error);
+ONS_API ONS_NODISCARD ons_status
+ons_kernel_get_attributes(ons_kernel* kernel, DLDevice device,
+                          ons_kernel_attributes* out_attributes, ons_error* error);
 
-/* ---- arguments -------------------------------------------------------------------------- */
+/* ---- arguments -------------------------------------------------------------------- */
 
 typedef enum ons_arg_kind {
   ONS_ARG_NULL = 0,   /* a null pointer, for pointer parameters only */
@@ -90,32 +93,36 @@ typedef enum ons_arg_kind {
   ONS_ARG_UINT = 3,   /* value.u, for values above INT64_MAX */
   ONS_ARG_FLOAT = 4,  /* value.f */
   ONS_ARG_BOOL = 5,   /* value.i, 0 or 1 */
-  ONS_ARG_BYTES = 6,  /* value.bytes, size_bytes of them, copied into the parameter as they are */
+  ONS_ARG_BYTES =
+      6, /* value.bytes, size_bytes of them, copied into the parameter as they are */
   ONS_ARG_PENDING = 7 /* a tensor whose producer still has to be asked; only for
                          ons_launch_resolve */
 } ons_arg_kind;
 
 typedef enum ons_arg_flags {
-  /* `stream` is the stream the tensor's producer is working on. A tensor in device memory needs
-     this or ONS_ARG_ORDERED; with neither its order is unknown and the launch is refused. */
+  /* `stream` is the stream the tensor's producer is working on. A tensor in device memory
+     needs this or ONS_ARG_ORDERED; with neither its order is unknown and the launch is
+     refused. */
   ONS_ARG_STREAM_KNOWN = 1u << 0,
   /* The producer has already ordered the tensor onto the launch stream (DLPack's
-     __dlpack__(stream=...)); nothing is known of its later work. Enough for const parameters and
-     outside of captures. */
+     __dlpack__(stream=...)); nothing is known of its later work. Enough for const
+     parameters and outside of captures. */
   ONS_ARG_ORDERED = 1u << 1,
   /* The memory must not be written. */
   ONS_ARG_READ_ONLY = 1u << 2,
   /* Freshly allocated for this launch: may be written although its producer is otherwise
      immutable or of unknown order. */
   ONS_ARG_OUTPUT = 1u << 3,
-  /* The owner's automatic differentiation would not see a write: refused for parameters that are
-     written through. */
+  /* The owner's automatic differentiation would not see a write: refused for parameters
+     that are written through. */
   ONS_ARG_REQUIRES_GRAD = 1u << 4
 } ons_arg_flags;
 
-/* One argument. The struct is fixed: arrays of it are passed. Tensors are borrowed for the call,
- * their memory until the device is past the launch (which the stream order of their producer
- * gives, see docs/ordering). */
+/* One argument. The struct is fixed: arrays of it are passed. Tensors are borrowed for
+ * the call. Their memory is used until the device is past the launch: for memory that its
+ * producer reuses in the order of the launch stream nothing needs to be done; other
+ * memory (pinned host memory, say) is kept by the caller, or handed over in
+ * ons_launch.retained. */
 typedef struct ons_arg {
   uint32_t kind;  /* ons_arg_kind */
   uint32_t flags; /* ons_arg_flags; 0 for host memory and scalars */
@@ -130,44 +137,49 @@ typedef struct ons_arg {
   size_t size_bytes; /* of ONS_ARG_BYTES */
 } ons_arg;
 
-/* ---- launches --------------------------------------------------------------------------- */
+/* ---- launches --------------------------------------------------------------------- */
 
 typedef enum ons_launch_flags {
-  ONS_LAUNCH_STREAM = 1u << 0, /* `stream` is given; else the first argument's with a known one */
-  ONS_LAUNCH_DEVICE = 1u << 1, /* `device` is given; else that of the first device tensor */
+  ONS_LAUNCH_STREAM =
+      1u << 0, /* `stream` is given; else the first argument's with a known one */
+  ONS_LAUNCH_DEVICE =
+      1u << 1, /* `device` is given; else that of the first device tensor */
   ONS_LAUNCH_NO_COMPILE = 1u << 2 /* return NOT_READY instead of compiling or loading */
 } ons_launch_flags;
 
-/* Something to be kept alive until the device is past the launch; `release` may then be called
- * from any thread that uses the runtime, never from a driver's callback. */
+/* Something to be kept alive until the device is past the launch; `release` may then be
+ * called from any thread that uses the runtime, never from a driver's callback. */
 typedef struct ons_retained {
   void* object;
   void (*release)(void* object);
 } ons_retained;
 
 typedef struct ons_launch {
-  uint32_t struct_size; /* sizeof(ons_launch) */
-  uint32_t flags;       /* ons_launch_flags */
-  uint32_t grid[3];     /* in blocks; a zero makes the launch a no-op after all checks */
-  uint32_t block[3];    /* in threads */
+  uint32_t struct_size;  /* sizeof(ons_launch) */
+  uint32_t flags;        /* ons_launch_flags */
+  uint32_t grid[3];      /* in blocks; a zero makes the launch a no-op after all checks */
+  uint32_t block[3];     /* in threads */
   uint32_t shared_bytes; /* dynamic shared memory per block */
   uint32_t reserved;     /* 0 */
   void* stream;          /* native handle; on CUDA 0 and 1 are the legacy stream, 2 the
                             per-thread one */
   DLDevice device;
-  const ons_retained* retained; /* ownership passes when the kernel was enqueued: on OK, and on a
-                                   failure whose error says `launched` */
+  const ons_retained* retained; /* ownership passes when the kernel was enqueued: on OK,
+                                   and on a failure whose error says `launched` */
   size_t retained_count;
 } ons_launch;
 
-#define ONS_LAUNCH_INIT                                                                      \
-  {sizeof(ons_launch), 0, {1, 1, 1}, {1, 1, 1}, 0, 0, 0, {(DLDeviceType)0, 0}, 0, 0}
+#define ONS_LAUNCH_INIT \
+  { sizeof(ons_launch), 0, {1, 1, 1}, {1, 1, 1}, 0, 0, 0, {(DLDeviceType)0, 0}, 0, 0 }
 
-/* Launches `kernel` on the arguments. On a CPU the launch is complete on return; on a GPU it has
- * been enqueued. Thread-safe. Legal in capture. `error` may be NULL.
- * Errors: ARGUMENT_TYPE, ARGUMENT_VALUE, ORDER, CAPTURE, NOT_READY, DEVICE, INVALID_ARGUMENT, and
- * at the first use on a device those of ons_kernel_prepare. */
-ONS_API ONS_NODISCARD ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* launch,
+/* Launches `kernel` on the arguments. On a CPU the launch is complete on return; on a GPU
+ * it has been enqueued. Thread-safe. Legal in capture. `error` may be NULL, but then
+ * nobody learns whether a failed launch took what was to be retained. Errors:
+ * ARGUMENT_TYPE, ARGUMENT_VALUE, ORDER, CAPTURE, NOT_READY, DEVICE, UNSUPPORTED,
+ * OUT_OF_MEMORY, INVALID_ARGUMENT, and at the first use on a device those of
+ * ons_kernel_prepare. */
+ONS_API ONS_NODISCARD ons_status ons_kernel_launch(ons_kernel* kernel,
+                                                   const ons_launch* launch,
                                                    const ons_arg* args, size_t arg_count,
                                                    ons_error* error);
 
@@ -178,12 +190,13 @@ typedef struct ons_launch_plan {
   void* stream; /* where a launch with these arguments would go */
 } ons_launch_plan;
 
-#define ONS_LAUNCH_PLAN_INIT {sizeof(ons_launch_plan), 0, {(DLDeviceType)0, 0}, 0}
+#define ONS_LAUNCH_PLAN_INIT \
+  { sizeof(ons_launch_plan), 0, {(DLDeviceType)0, 0}, 0 }
 
-/* Where would a launch go? For callers that must tell a producer the launch stream before it hands
- * its tensor over: those arguments are ONS_ARG_PENDING with value.tensor pointing at a DLTensor of
- * which only `device` is read. Touches no stream. Errors: ORDER, CAPTURE, ARGUMENT_TYPE,
- * UNAVAILABLE. */
+/* Where would a launch go? For callers that must tell a producer the launch stream before
+ * it hands its tensor over: those arguments are ONS_ARG_PENDING with value.tensor
+ * pointing at a DLTensor of which only `device` is read. Touches no stream. Errors:
+ * ORDER, CAPTURE, UNSUPPORTED, UNAVAILABLE, DEVICE, INVALID_ARGUMENT. */
 ONS_API ONS_NODISCARD ons_status ons_launch_resolve(ons_kernel* kernel,
                                                     const ons_launch* launch,
                                                     const ons_arg* args, size_t arg_count,

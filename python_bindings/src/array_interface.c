@@ -89,11 +89,12 @@ static bool find_device(onspy_call* call, size_t index, const onspy_producer* pr
 }
 
 static bool refuse_order(onspy_call* call, size_t index) {
-  onspy_raise_argument(call->kernel, index, call->state->error_order,
-                       "a %.200s whose __cuda_array_interface__ is older than version 3, "
-                       "which first told the stream, and which has no __dlpack__ to be asked "
-                       "for order; pass an array with either",
-                       Py_TYPE(call->objects[index])->tp_name);
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_order,
+      "a %.200s whose __cuda_array_interface__ is older than version 3, "
+      "which first told the stream, and which has no __dlpack__ to be asked "
+      "for order; pass an array with either",
+      Py_TYPE(call->objects[index])->tp_name);
   return false;
 }
 

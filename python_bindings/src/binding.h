@@ -27,8 +27,11 @@
 #include <stdint.h>
 #include <structmember.h>
 
-/* ---- errors
- * ----------------------------------------------------------------------------- */
+/* The path of a call is kept together, and apart from what only failures need. */
+#define ONSPY_HOT __attribute__((hot))
+#define ONSPY_COLD __attribute__((cold, noinline))
+
+/* ---- errors ----------------------------------------------------------------------- */
 
 /* XX(identifier, Python name) in the order in which they are created. */
 #define ONSPY_ERRORS(XX)                   \
@@ -78,8 +81,7 @@
   XX(jax_empty, "jax_empty")                      \
   XX(code, "code")
 
-/* ---- state
- * ------------------------------------------------------------------------------ */
+/* ---- state ------------------------------------------------------------------------ */
 
 typedef struct onspy_producer onspy_producer;
 typedef struct onspy_launcher onspy_launcher;
@@ -123,8 +125,7 @@ ons_runtime* onspy_runtime(onspy_state* state);
 /* onstream._helpers (borrowed). */
 PyObject* onspy_helpers(onspy_state* state);
 
-/* ---- objects
- * ---------------------------------------------------------------------------- */
+/* ---- objects ---------------------------------------------------------------------- */
 
 typedef struct onspy_module {
   PyObject_HEAD onspy_state* state;
@@ -169,8 +170,7 @@ typedef struct onspy_output {
   PyObject* dtype;              /* str, or NULL */
 } onspy_output;
 
-/* ---- producers
- * -------------------------------------------------------------------------- */
+/* ---- producers -------------------------------------------------------------------- */
 
 typedef enum onspy_kind {
   ONSPY_KIND_FLOAT, /* exact float, and so on */
@@ -209,14 +209,16 @@ typedef struct onspy_torch {
 
 enum { ONSPY_TORCH_REQUIRES_GRAD = 1, ONSPY_TORCH_NEG = 2, ONSPY_TORCH_CONJ = 4 };
 
-/* |tensor_class| is torch.Tensor. False without an exception where torch cannot be asked. */
+/* |tensor_class| is torch.Tensor. False without an exception where torch cannot be asked.
+ */
 bool onspy_torch_find(PyTypeObject* tensor_class, onspy_torch* out_torch);
 int onspy_torch_ask_slowly(const onspy_torch* torch, PyObject* tensor);
 
-/* The ONSPY_TORCH_* that hold for a tensor; -1 with an exception. Only what matters is asked: whether
- * autograd watches a tensor that is written, whether a complex one is conjugated. */
-static inline int onspy_torch_ask(const onspy_torch* torch, PyObject* tensor, bool is_written,
-                                  bool is_complex) {
+/* The ONSPY_TORCH_* that hold for a tensor; -1 with an exception. Only what matters is
+ * asked: whether autograd watches a tensor that is written, whether a complex one is
+ * conjugated. */
+static inline int onspy_torch_ask(const onspy_torch* torch, PyObject* tensor,
+                                  bool is_written, bool is_complex) {
   if (torch->offset == 0) return onspy_torch_ask_slowly(torch, tensor);
   const char* object = (const char*)tensor + torch->offset;
   int marks = torch->is_neg(object) ? ONSPY_TORCH_NEG : 0;
@@ -235,7 +237,7 @@ struct onspy_producer {
   onspy_library library;
   bool has_dlpack;
   const DLPackExchangeAPI* exchange;
-  onspy_torch torch; /* of torch's types only */
+  onspy_torch torch;             /* of torch's types only */
   intptr_t (*cupy_stream)(void); /* of the current device; NULL with several devices */
 };
 
@@ -246,8 +248,7 @@ const onspy_producer* onspy_producer_find(onspy_state* state, PyTypeObject* type
 void onspy_producer_clear(onspy_state* state);
 int onspy_producer_traverse(onspy_state* state, visitproc visit, void* arg);
 
-/* ---- one call
- * --------------------------------------------------------------------------- */
+/* ---- one call --------------------------------------------------------------------- */
 
 typedef struct onspy_call {
   onspy_state* state;
@@ -274,11 +275,11 @@ typedef struct onspy_call {
 } onspy_call;
 
 /* Calls |kernel| on the objects; returns the outputs or None. */
-PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
+ONSPY_HOT PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
                             PyObject* const* objects, size_t count);
 
 /* Fills args[index] from an object through its exchange table, checks included. */
-bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
+ONSPY_HOT bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
                          const onspy_producer* producer);
 /* Fills args[index] from any other kind; may leave it ONS_ARG_PENDING. */
 bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
@@ -321,10 +322,9 @@ static inline bool onspy_on_host(DLDevice device) {
 /* Scalars. Fill |out_arg| from a number object, from a 0-dimensional host tensor. */
 bool onspy_scalar_from_number(onspy_call* call, size_t index, PyObject* object);
 bool onspy_scalar_from_tensor(onspy_call* call, size_t index, PyObject* object);
-bool onspy_scalar_from_int(onspy_call* call, size_t index, PyObject* object);
+ONSPY_HOT bool onspy_scalar_from_int(onspy_call* call, size_t index, PyObject* object);
 
-/* ---- outputs, dtypes, streams, devices
- * -------------------------------------------------- */
+/* ---- outputs, dtypes, streams, devices -------------------------------------------- */
 
 /* Allocates the output asked for by objects[index] and puts it into args[index]. */
 bool onspy_output_allocate(onspy_call* call, size_t index);
@@ -348,8 +348,7 @@ bool onspy_stream_parse(onspy_state* state, PyObject* stream, bool* out_given,
 /* Reads device=: None takes the first GPU, else the CPU. */
 bool onspy_device_parse(onspy_state* state, PyObject* device, DLDevice* out_device);
 
-/* ---- kernels, launchers
- * ------------------------------------------------------------------ */
+/* ---- kernels, launchers ----------------------------------------------------------- */
 
 PyObject* onspy_kernel_new(onspy_module* module, PyObject* name);
 /* Compiles where needed, without the GIL, and reads the signature. */
@@ -360,16 +359,15 @@ bool onspy_launch_parse(onspy_state* state, PyObject* grid, PyObject* block,
 PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key);
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs);
 
-/* ---- raising
- * ----------------------------------------------------------------------------- */
+/* ---- raising ---------------------------------------------------------------------- */
 
 /* Each returns NULL. */
-void* onspy_raise(onspy_state* state, const ons_error* error);
-void* onspy_raise_compile(onspy_module* module, const ons_error* error,
+ONSPY_COLD void* onspy_raise(onspy_state* state, const ons_error* error);
+ONSPY_COLD void* onspy_raise_compile(onspy_module* module, const ons_error* error,
                           const ons_blob* log);
 /* "kernel 'axpy', argument 2 ('x'): declared const float*, got MESSAGE"; an exception
  * that is already set becomes the cause. |kind| is one of the state's error classes. */
-void* onspy_raise_argument(onspy_kernel* kernel, size_t index, PyObject* kind,
+ONSPY_COLD void* onspy_raise_argument(onspy_kernel* kernel, size_t index, PyObject* kind,
                            const char* format, ...);
 
 /* "... got a TYPE whose WHAT raised ...", with the exception that is set, which becomes
@@ -378,8 +376,7 @@ void* onspy_raise_argument(onspy_kernel* kernel, size_t index, PyObject* kind,
 bool onspy_raise_from_producer(onspy_kernel* kernel, size_t index, PyObject* object,
                                const char* what);
 
-/* ---- types and set-up
- * -------------------------------------------------------------------- */
+/* ---- types and set-up ------------------------------------------------------------- */
 
 /* A function in a type's or module's slot: ISO C has no conversion to void*. */
 #define ONSPY_FUNCTION(function) ((void*)(uintptr_t)(function))

@@ -228,9 +228,9 @@ static PyObject* run_and_release(onspy_call* call) {
 }
 
 static PyObject* call_with_heap(onspy_call* call) {
-  size_t per_argument =
-      sizeof(ons_arg) + sizeof(DLTensor) +
-      (ONSPY_TEMPORARIES + 1) * sizeof(ons_retained) + sizeof(PyObject*);
+  size_t per_argument = sizeof(ons_arg) + sizeof(DLTensor) +
+                        (ONSPY_TEMPORARIES + 1) * sizeof(ons_retained) +
+                        sizeof(PyObject*);
   char* memory = PyMem_Calloc(call->count, per_argument);
   if (memory == NULL) return PyErr_NoMemory();
   call->args = (ons_arg*)memory;

@@ -16,8 +16,9 @@ static bool refuse(PyObject* device) {
 /* Tensors may have any index with host memory, for which producers do not agree; whoever
  * names a device means one. */
 static bool exists(DLDevice device) {
-  return device.device_type == kDLCUDA ? device.device_id >= 0
-                                       : device.device_type == kDLCPU && device.device_id == 0;
+  return device.device_type == kDLCUDA
+             ? device.device_id >= 0
+             : device.device_type == kDLCPU && device.device_id == 0;
 }
 
 static bool from_text(PyObject* device, const char* text, DLDevice* out_device) {

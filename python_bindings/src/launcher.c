@@ -15,7 +15,7 @@ static onspy_launcher* launcher_alloc(onspy_state* state) {
   return (onspy_launcher*)PyObject_Init((PyObject*)self, type);
 }
 
-static PyObject* launcher_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
+static ONSPY_HOT PyObject* launcher_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
                                      PyObject* kwnames);
 
 PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {

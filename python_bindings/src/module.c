@@ -67,8 +67,10 @@ PyDoc_STRVAR(
     "A kernel argument that is allocated by the call and returned by it.\n\n"
     "shape: int or tuple of int, in elements; dtype: a name ('float32') or a dtype "
     "object of NumPy, torch or JAX. The call allocates a dense array with uninitialised "
-    "contents on the device of the launch, by the library of its first array argument, "
-    "in that library's current stream order, and returns it as that library's own type. "
+    "contents on the device of the launch, by the library of the first array argument "
+    "there, in that library's current stream order, and returns it as that library's own "
+    "type. Without any array among the arguments, or like(x), it raises "
+    "ArgumentTypeError. "
     "Several outputs come back as a tuple, in the order of the arguments.");
 static PyObject* empty(PyObject* module, PyObject* args, PyObject* kwargs) {
   static char* keywords[] = {"shape", "dtype", NULL};
@@ -84,7 +86,8 @@ PyDoc_STRVAR(
     "like(x, /)\n--\n\n"
     "A kernel argument that is allocated by the call and returned by it.\n\n"
     "It has the shape, dtype, device and library of the array x, and is dense in C order "
-    "whatever x's strides are. See empty().");
+    "whatever x's strides are. A launch goes where it would go with x itself for an "
+    "argument. See empty().");
 static PyObject* like(PyObject* module, PyObject* x) {
   return onspy_output_like(PyModule_GetState(module), x);
 }

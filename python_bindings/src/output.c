@@ -162,8 +162,9 @@ static bool check_capture(onspy_call* call, size_t index,
 
 /* ---- one output ------------------------------------------------------------------- */
 
-/* The array to take after, borrowed: like's, else the first array among the arguments that
- * is where the launch goes (pinned memory may stand before it), else the first of all. */
+/* The array to take after, borrowed: like's, else the first array among the arguments
+ * that is where the launch goes (pinned memory may stand before it), else the first of
+ * all. */
 static PyObject* find_model(onspy_call* call, size_t index, const onspy_output* output) {
   if (output->like != NULL) return output->like;
   bool host_launch = onspy_on_host(call->plan.device);

@@ -6,8 +6,7 @@
 
 #include "binding.h"
 
-/* ---- who made the type
- * ------------------------------------------------------------------- */
+/* ---- who made the type ------------------------------------------------------------ */
 
 /* Is |base| the class |name| of the package |package|? Nothing is imported for it. */
 static bool is_class(onspy_state* state, PyTypeObject* base, const char* package,
@@ -61,8 +60,7 @@ static bool has_attribute(PyTypeObject* type, PyObject* name) {
   return found != NULL;
 }
 
-/* ---- the exchange table
- * ------------------------------------------------------------------ */
+/* ---- the exchange table ----------------------------------------------------------- */
 
 /* The newest table of our major version, or NULL. Longer chains than this are broken
  * ones. */
@@ -99,8 +97,7 @@ static bool table_is_trusted(onspy_state* state, PyTypeObject* type) {
   return find_base(state, type, "cuda", "StridedMemoryView") == NULL;
 }
 
-/* ---- CuPy's current stream
- * ---------------------------------------------------------------- */
+/* ---- CuPy's current stream -------------------------------------------------------- */
 
 /* CuPy's Cython-level entry; its stream is that of CuPy's current device, so that it is
  * of use where there is but one. */
@@ -128,8 +125,7 @@ static intptr_t (*find_cupy_stream(void))(void) {
   return entry;
 }
 
-/* ---- classification
- * ------------------------------------------------------------------------ */
+/* ---- classification --------------------------------------------------------------- */
 
 static bool classify_builtin(onspy_state* state, onspy_producer* producer) {
   const PyTypeObject* type = producer->type;
@@ -194,8 +190,7 @@ static void classify(onspy_state* state, PyTypeObject* type,
   out_producer->kind = kind_of(state, out_producer);
 }
 
-/* ---- the table
- * ------------------------------------------------------------------------------ */
+/* ---- the table -------------------------------------------------------------------- */
 
 static size_t slot_of(const PyTypeObject* type) {
   uint64_t bits = (uint64_t)(uintptr_t)type >> 4;

@@ -1,11 +1,12 @@
 /* What torch's exchange table leaves unchecked, asked of torch itself.
  *
- * The table hands out the memory of lazily negated and conjugated views, whose values are other
- * ones, and of tensors that autograd watches. torch answers each question with a function of a
- * tensor's C++ object. Called directly they cost 2 to 3 ns; through Python's descriptors 40 ns
- * (requires_grad) and 100 ns (is_neg, which gives up the GIL). Direct calls need the place of the
- * C++ object in the Python object: it is found on a tensor made for that, by its `_cdata`, which is
- * that address in Python's words. Where anything is not as expected the descriptors are asked. */
+ * The table hands out the memory of lazily negated and conjugated views, whose values are
+ * other ones, and of tensors that autograd watches. torch answers each question with a
+ * function of a tensor's C++ object. Called directly they cost 2 to 3 ns; through
+ * Python's descriptors 40 ns (requires_grad) and 100 ns (is_neg, which gives up the GIL).
+ * Direct calls need the place of the C++ object in the Python object: it is found on a
+ * tensor made for that, by its `_cdata`, which is that address in Python's words. Where
+ * anything is not as expected the descriptors are asked. */
 #include <dlfcn.h>
 #include <string.h>
 
@@ -18,15 +19,16 @@ static void* symbol(const char* library_name, const char* name) {
   return address;
 }
 
-/* Where in the Python object the C++ object is: a pointer to the implementation. 0: not found. */
+/* Where in the Python object the C++ object is: a pointer to the implementation. 0: not
+ * found. */
 static size_t find_offset(PyObject* tensor) {
   PyObject* number = PyObject_GetAttrString(tensor, "_cdata");
   void* implementation = number != NULL ? PyLong_AsVoidPtr(number) : NULL;
   Py_XDECREF(number);
   PyErr_Clear();
   size_t end = (size_t)Py_TYPE(tensor)->tp_basicsize;
-  for (size_t offset = sizeof(PyObject); implementation != NULL && offset + sizeof(void*) <= end;
-       offset += sizeof(void*)) {
+  for (size_t offset = sizeof(PyObject);
+       implementation != NULL && offset + sizeof(void*) <= end; offset += sizeof(void*)) {
     if (memcmp((char*)tensor + offset, &implementation, sizeof implementation) == 0) {
       return offset;
     }

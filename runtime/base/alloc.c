@@ -12,7 +12,8 @@ void* ons__alloc(const ons_allocator* allocator, size_t size_bytes) {
   return pointer;
 }
 
-void* ons__alloc_array(const ons_allocator* allocator, size_t count, size_t element_bytes) {
+void* ons__alloc_array(const ons_allocator* allocator, size_t count,
+                       size_t element_bytes) {
   if (element_bytes != 0 && count > SIZE_MAX / element_bytes) return NULL;
   return ons__alloc(allocator, count * element_bytes);
 }

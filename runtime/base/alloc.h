@@ -12,7 +12,8 @@
 void* ons__alloc(const ons_allocator* allocator, size_t size_bytes);
 
 /* `count` zeroed elements; NULL also when the size overflows. */
-void* ons__alloc_array(const ons_allocator* allocator, size_t count, size_t element_bytes);
+void* ons__alloc_array(const ons_allocator* allocator, size_t count,
+                       size_t element_bytes);
 
 /* A copy of `length` bytes with a NUL after them. */
 char* ons__strndup(const ons_allocator* allocator, const char* text, size_t length);

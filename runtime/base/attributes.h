@@ -1,5 +1,5 @@
-/* Where code lies. The path of a launch runs after a driver call that has emptied the caches, so its
- * code is kept together and free of what only failures need. */
+/* Where code lies. The path of a launch runs after a driver call that has emptied the
+ * caches, so its code is kept together and free of what only failures need. */
 #ifndef ONS_RUNTIME_BASE_ATTRIBUTES_H_
 #define ONS_RUNTIME_BASE_ATTRIBUTES_H_
 

@@ -4,7 +4,8 @@
 
 #include <onstream/runtime.h>
 
-/* Copies the bytes; NULL when out of memory. Blobs use malloc: they may outlive the runtime. */
+/* Copies the bytes; NULL when out of memory. Blobs use malloc: they may outlive the
+ * runtime. */
 ons_blob* ons__blob_create(const void* data, size_t size_bytes);
 
 #endif /* ONS_RUNTIME_BASE_BLOB_H_ */

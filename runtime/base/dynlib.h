@@ -1,5 +1,5 @@
-/* Loading shared libraries by name, with a record of what was tried. Libraries are never closed:
- * threads and exit handlers of theirs may still run. */
+/* Loading shared libraries by name, with a record of what was tried. Libraries are never
+ * closed: threads and exit handlers of theirs may still run. */
 #ifndef ONS_RUNTIME_BASE_DYNLIB_H_
 #define ONS_RUNTIME_BASE_DYNLIB_H_
 
@@ -7,7 +7,8 @@
 
 #include "runtime/base/string.h"
 
-/* dlopen(RTLD_NOW | RTLD_LOCAL). On failure appends "\n  PATH: reason" to `tried` (may be NULL). */
+/* dlopen(RTLD_NOW | RTLD_LOCAL). On failure appends "\n  PATH: reason" to `tried` (may be
+ * NULL). */
 void* ons__dynlib_open(const char* path, ons__string* tried);
 
 /* The copy that is already mapped in this process under that name, or NULL. */

@@ -29,10 +29,12 @@ const char* ons_status_text(ons_status status) {
   }
 }
 
-/* A caller built against a smaller struct gets as much of the message as it has room for. */
+/* A caller built against a smaller struct gets as much of the message as it has room for.
+ */
 static size_t message_capacity(const ons_error* error) {
   size_t head = offsetof(ons_error, message);
-  size_t size = error->struct_size < sizeof(ons_error) ? error->struct_size : sizeof(ons_error);
+  size_t size =
+      error->struct_size < sizeof(ons_error) ? error->struct_size : sizeof(ons_error);
   return size > head ? size - head : 0;
 }
 

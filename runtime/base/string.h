@@ -1,5 +1,5 @@
-/* A growing NUL-terminated string. A failed allocation is remembered and reported once, by
- * ons__string_take or ons__string_ok, so that callers can append without checking. */
+/* A growing NUL-terminated string. A failed allocation is remembered and reported once,
+ * by ons__string_take or ons__string_ok, so that callers can append without checking. */
 #ifndef ONS_RUNTIME_BASE_STRING_H_
 #define ONS_RUNTIME_BASE_STRING_H_
 
@@ -21,7 +21,8 @@ void ons__string_append_bytes(ons__string* string, const void* bytes, size_t len
 void ons__string_appendf(ons__string* string, const char* format, ...) ONS_PRINTF(2, 3);
 bool ons__string_ok(const ons__string* string);
 const char* ons__string_text(const ons__string* string); /* "" while empty; borrowed */
-char* ons__string_take(ons__string* string); /* caller owns (ons__free); NULL if it failed */
+char* ons__string_take(
+    ons__string* string); /* caller owns (ons__free); NULL if it failed */
 void ons__string_clear(ons__string* string); /* frees */
 
 #endif /* ONS_RUNTIME_BASE_STRING_H_ */

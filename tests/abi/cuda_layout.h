@@ -5,12 +5,12 @@
 
 #include <stddef.h>
 
-#define CUDA_LAUNCH_CONFIG_FIELDS(XX)                                                \
-  XX(gridDimX)                                                                       \
-  XX(gridDimY)                                                                       \
-  XX(gridDimZ)                                                                       \
-  XX(blockDimX) XX(blockDimY) XX(blockDimZ) XX(sharedMemBytes) XX(hStream) XX(attrs) \
-      XX(numAttrs)
+#define CUDA_LAUNCH_CONFIG_FIELDS(XX) \
+  XX(gridDimX)                        \
+  XX(gridDimY)                        \
+  XX(gridDimZ)                        \
+  XX(blockDimX)                       \
+  XX(blockDimY) XX(blockDimZ) XX(sharedMemBytes) XX(hStream) XX(attrs) XX(numAttrs)
 
 typedef struct cuda_layout {
   const char* name;

@@ -22,7 +22,7 @@ def run_mypy(cwd: Path, *arguments: str) -> None:
         + list(arguments[1:]),
         capture_output=True,
         text=True,
-        cwd=cwd, # where no folder is taken for the package
+        cwd=cwd,  # where no folder is taken for the package
         env={"PYTHONPATH": str(package.parent), "PATH": "/usr/bin:/bin"},
     )
     assert result.returncode == 0, result.stdout + result.stderr

@@ -1,4 +1,5 @@
-/* Arguments against signatures: what is accepted, what is refused and with which words. */
+/* Arguments against signatures: what is accepted, what is refused and with which words.
+ */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <math.h>
@@ -12,7 +13,8 @@
 #include "runtime/module.h"
 #include "runtime/tensor.h"
 
-/* A device without a driver: binding asks it only for its identity and for pinned memory. */
+/* A device without a driver: binding asks it only for its identity and for pinned memory.
+ */
 static const void* pinned_pointer;
 
 static bool host_pointer_usable(ons__device* device, const void* pointer) {
@@ -56,11 +58,14 @@ typedef struct attempt {
 static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* device) {
   attempt result = {.error = ONS_ERROR_INIT};
   ons__bound bound = {.device = device};
-  cr_assert(eq(int, ons__signature_parse(NULL, mangled, &bound.signature, &result.error), 0),
-            "%s: %s", mangled, result.error.message);
+  cr_assert(
+      eq(int, ons__signature_parse(NULL, mangled, &bound.signature, &result.error), 0),
+      "%s: %s", mangled, result.error.message);
   cr_assert(eq(sz, bound.signature->count, 1));
-  cr_assert(eq(int, ons__plan_create(NULL, "k", bound.signature, &bound.plan, &result.error), 0),
-            "%s", result.error.message);
+  cr_assert(
+      eq(int, ons__plan_create(NULL, "k", bound.signature, &bound.plan, &result.error),
+         0),
+      "%s", result.error.message);
   ons_runtime runtime = {0};
   ons_module module = {.runtime = &runtime};
   ons_kernel kernel = {.module = &module, .name = "k"};
@@ -69,13 +74,14 @@ static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* de
   ons__block block = {parameters, bytes};
   size_t index = 99;
   uint32_t notes = 0;
-  result.refusal = ons__bind(bound.plan, arg, device, device->device, NULL, block, &index, &notes);
+  result.refusal =
+      ons__bind(bound.plan, arg, device, device->device, NULL, block, &index, &notes);
   if (result.refusal) {
     cr_assert(eq(sz, index, 0));
     result.status =
         ons__bind_explain(&kernel, &bound, result.refusal, arg, index, &result.error);
-    cr_assert(strstr(result.error.message, "kernel 'k', argument 1: declared ") != NULL, "%s",
-              result.error.message);
+    cr_assert(strstr(result.error.message, "kernel 'k', argument 1: declared ") != NULL,
+              "%s", result.error.message);
     cr_assert(strstr(result.error.message, bound.signature->parameters[0].type) != NULL);
   } else {
     uint32_t size = bound.plan->steps[0].size_bytes;
@@ -86,16 +92,17 @@ static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* de
   return result;
 }
 
-#define CHECK_REFUSED(result, expected_refusal, expected_status, text)                     \
-  do {                                                                                    \
-    attempt refused_ = (result);                                                               \
-    cr_expect(eq(int, refused_.refusal, expected_refusal), "%s", refused_.error.message);           \
-    cr_expect(eq(int, refused_.status, expected_status), "%s", refused_.error.message);             \
-    cr_expect(strstr(refused_.error.message, text) != NULL, "no '%s' in: %s", text,            \
-              refused_.error.message);                                                         \
+#define CHECK_REFUSED(result, expected_refusal, expected_status, text)                  \
+  do {                                                                                  \
+    attempt refused_ = (result);                                                        \
+    cr_expect(eq(int, refused_.refusal, expected_refusal), "%s",                        \
+              refused_.error.message);                                                  \
+    cr_expect(eq(int, refused_.status, expected_status), "%s", refused_.error.message); \
+    cr_expect(strstr(refused_.error.message, text) != NULL, "no '%s' in: %s", text,     \
+              refused_.error.message);                                                  \
   } while (0)
 
-/* ---- tensors ----------------------------------------------------------------------------- */
+/* ---- tensors ---------------------------------------------------------------------- */
 
 Test(bind, pointer_is_element_zero) {
   DLTensor tensor = float_tensor(&cpu);
@@ -174,16 +181,17 @@ Test(bind, dtypes_are_exact) {
   DLTensor tensor = float_tensor(&cpu);
   ons_arg arg = tensor_arg(&tensor, 0);
   tensor.dtype = (DLDataType){kDLFloat, 64, 1};
-  CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_DTYPE, ONS_STATUS_ARGUMENT_TYPE,
-                "float64");
+  CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_DTYPE,
+                ONS_STATUS_ARGUMENT_TYPE, "float64");
   tensor.dtype = (DLDataType){kDLInt, 32, 1};
-  CHECK_REFUSED(bind_one("FvPlE", &arg, &cpu), ONS__REFUSED_DTYPE, ONS_STATUS_ARGUMENT_TYPE,
-                "int32");
+  CHECK_REFUSED(bind_one("FvPlE", &arg, &cpu), ONS__REFUSED_DTYPE,
+                ONS_STATUS_ARGUMENT_TYPE, "int32");
   tensor.dtype = (DLDataType){kDLBool, 8, 1};
-  CHECK_REFUSED(bind_one("FvPhE", &arg, &cpu), ONS__REFUSED_DTYPE, ONS_STATUS_ARGUMENT_TYPE,
-                "declare the parameter bool*");
+  CHECK_REFUSED(bind_one("FvPhE", &arg, &cpu), ONS__REFUSED_DTYPE,
+                ONS_STATUS_ARGUMENT_TYPE, "declare the parameter bool*");
   cr_expect(eq(int, bind_one("FvPbE", &arg, &cpu).refusal, ONS__ACCEPTED));
-  cr_expect(eq(int, bind_one("FvPvE", &arg, &cpu).refusal, ONS__ACCEPTED), "void* takes all");
+  cr_expect(eq(int, bind_one("FvPvE", &arg, &cpu).refusal, ONS__ACCEPTED),
+            "void* takes all");
   tensor.dtype = (DLDataType){kDLBfloat, 16, 1};
   cr_expect(eq(int, bind_one("FvP13__nv_bfloat16E", &arg, &cpu).refusal, ONS__ACCEPTED));
   tensor.dtype = (DLDataType){kDLFloat8_e4m3fn, 8, 1};
@@ -233,8 +241,8 @@ Test(bind, constness) {
   cr_expect(eq(int, bind_one("FvPfE", &arg, &cpu).refusal, ONS__ACCEPTED));
   arg.flags = ONS_ARG_REQUIRES_GRAD;
   cr_expect(eq(int, bind_one("FvPKfE", &arg, &cpu).refusal, ONS__ACCEPTED));
-  CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_GRAD, ONS_STATUS_ARGUMENT_VALUE,
-                "detach()");
+  CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_GRAD,
+                ONS_STATUS_ARGUMENT_VALUE, "detach()");
 }
 
 Test(bind, alignment_of_the_data) {
@@ -252,6 +260,19 @@ Test(bind, malformed_tensors) {
   CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_MALFORMED,
                 ONS_STATUS_ARGUMENT_VALUE, "malformed");
   tensor.ndim = 2;
+  int64_t negative[] = {-5, 3};
+  tensor.shape = negative;
+  CHECK_REFUSED(bind_one("FvN3ons4viewIfLi2ExEEE", &arg, &cpu), ONS__REFUSED_MALFORMED,
+                ONS_STATUS_ARGUMENT_VALUE, "malformed");
+  tensor.shape = shape_2x3;
+  tensor.dtype = (DLDataType){0, 0, 0}; /* zero means "none" inside */
+  static const char* const takers[] = {"FvPfE", "FvP1SE", "FvPvE",
+                                       "FvN3ons4viewI6float2Li2ExEEE"};
+  for (int i = 0; i < 4; ++i) {
+    CHECK_REFUSED(bind_one(takers[i], &arg, &cpu), ONS__REFUSED_MALFORMED,
+                  ONS_STATUS_ARGUMENT_VALUE, "malformed");
+  }
+  tensor.dtype = (DLDataType){kDLFloat, 32, 1};
   tensor.shape = NULL;
   CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_MALFORMED,
                 ONS_STATUS_ARGUMENT_VALUE, "malformed");
@@ -260,18 +281,18 @@ Test(bind, malformed_tensors) {
                 ONS_STATUS_ARGUMENT_VALUE, "without a DLTensor");
 }
 
-/* ---- devices and order ------------------------------------------------------------------- */
+/* ---- devices and order ------------------------------------------------------------ */
 
 Test(bind, devices) {
   DLTensor tensor = float_tensor(&gpu);
   ons_arg arg = tensor_arg(&tensor, ONS_ARG_STREAM_KNOWN);
   cr_expect(eq(int, bind_one("FvPfE", &arg, &gpu).refusal, ONS__ACCEPTED));
   tensor.device.device_id = 0;
-  CHECK_REFUSED(bind_one("FvPfE", &arg, &gpu), ONS__REFUSED_DEVICE, ONS_STATUS_ARGUMENT_VALUE,
-                "one device");
+  CHECK_REFUSED(bind_one("FvPfE", &arg, &gpu), ONS__REFUSED_DEVICE,
+                ONS_STATUS_ARGUMENT_VALUE, "one device");
   tensor.device = (DLDevice){kDLCPU, 0};
-  CHECK_REFUSED(bind_one("FvPfE", &arg, &gpu), ONS__REFUSED_DEVICE, ONS_STATUS_ARGUMENT_VALUE,
-                "move it to the GPU");
+  CHECK_REFUSED(bind_one("FvPfE", &arg, &gpu), ONS__REFUSED_DEVICE,
+                ONS_STATUS_ARGUMENT_VALUE, "move it to the GPU");
   pinned_pointer = storage;
   cr_expect(eq(int, bind_one("FvPfE", &arg, &gpu).refusal, ONS__ACCEPTED), "pinned");
   pinned_pointer = NULL;
@@ -281,8 +302,8 @@ Test(bind, devices) {
   tensor.device = (DLDevice){kDLCUDAManaged, 0};
   cr_expect(eq(int, bind_one("FvPfE", &arg, &gpu).refusal, ONS__ACCEPTED));
   tensor.device = (DLDevice){kDLCUDA, 1};
-  CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_DEVICE, ONS_STATUS_ARGUMENT_VALUE,
-                "CPU");
+  CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_DEVICE,
+                ONS_STATUS_ARGUMENT_VALUE, "CPU");
 }
 
 Test(bind, unknown_order) {
@@ -298,7 +319,7 @@ Test(bind, unknown_order) {
   cr_expect(eq(int, bind_one("FvPfE", &arg, &gpu).refusal, ONS__ACCEPTED));
 }
 
-/* ---- views ------------------------------------------------------------------------------- */
+/* ---- views ------------------------------------------------------------------------ */
 
 Test(bind, view_rank_and_narrow_index) {
   DLTensor tensor = float_tensor(&cpu);
@@ -314,14 +335,15 @@ Test(bind, view_rank_and_narrow_index) {
   tensor.strides = far_strides;
   CHECK_REFUSED(bind_one("FvN3ons4viewIKfLi2EiEEE", &arg, &cpu), ONS__REFUSED_INDEX,
                 ONS_STATUS_ARGUMENT_VALUE, "64-bit index");
-  int64_t long_shape[] = {2, INT64_C(2000000000)}, long_strides[] = {INT64_C(2000000000), 1};
+  int64_t long_shape[] = {2, INT64_C(2000000000)},
+          long_strides[] = {INT64_C(2000000000), 1};
   tensor.shape = long_shape;
   tensor.strides = long_strides;
   CHECK_REFUSED(bind_one("FvN3ons4viewIKfLi2EiEEE", &arg, &cpu), ONS__REFUSED_INDEX,
                 ONS_STATUS_ARGUMENT_VALUE, "64-bit index");
 }
 
-/* ---- numbers ----------------------------------------------------------------------------- */
+/* ---- numbers ---------------------------------------------------------------------- */
 
 static ons_arg int_arg(int64_t value) {
   return (ons_arg){.kind = ONS_ARG_INT, .value.i = value};
@@ -334,8 +356,8 @@ static ons_arg float_arg(double value) {
 static void check_int(const char* mangled, int64_t value, bool fits) {
   ons_arg arg = int_arg(value);
   attempt got = bind_one(mangled, &arg, &cpu);
-  cr_expect(eq(int, got.refusal, fits ? ONS__ACCEPTED : ONS__REFUSED_RANGE), "%s %lld: %s",
-            mangled, (long long)value, got.error.message);
+  cr_expect(eq(int, got.refusal, fits ? ONS__ACCEPTED : ONS__REFUSED_RANGE),
+            "%s %lld: %s", mangled, (long long)value, got.error.message);
   if (fits) {
     cr_expect(eq(int, memcmp(got.bytes, &value, mangled[2] == 'i' ? 4 : 1), 0));
   }
@@ -362,14 +384,14 @@ Test(bind, integers_must_fit) {
   ons_arg arg = {.kind = ONS_ARG_UINT, .value.u = UINT64_MAX};
   attempt got = bind_one("FvyE", &arg, &cpu);
   cr_expect(eq(int, memcmp(got.bytes, &arg.value.u, 8), 0));
-  CHECK_REFUSED(bind_one("FvxE", &arg, &cpu), ONS__REFUSED_RANGE, ONS_STATUS_ARGUMENT_VALUE,
-                "18446744073709551615");
+  CHECK_REFUSED(bind_one("FvxE", &arg, &cpu), ONS__REFUSED_RANGE,
+                ONS_STATUS_ARGUMENT_VALUE, "18446744073709551615");
 }
 
 Test(bind, no_silent_conversions) {
   ons_arg arg = float_arg(3.0);
-  CHECK_REFUSED(bind_one("FviE", &arg, &cpu), ONS__REFUSED_FRACTION, ONS_STATUS_ARGUMENT_TYPE,
-                "int(...)");
+  CHECK_REFUSED(bind_one("FviE", &arg, &cpu), ONS__REFUSED_FRACTION,
+                ONS_STATUS_ARGUMENT_TYPE, "int(...)");
   arg = (ons_arg){.kind = ONS_ARG_BOOL, .value.i = 1};
   attempt got = bind_one("FviE", &arg, &cpu);
   cr_expect(eq(int, got.refusal, ONS__ACCEPTED));
@@ -396,8 +418,8 @@ Test(bind, a_float_is_four_bytes) {
   float expected = 0.1f;
   cr_expect(eq(int, memcmp(got.bytes, &expected, 4), 0));
   arg = float_arg(1e300);
-  CHECK_REFUSED(bind_one("FvfE", &arg, &cpu), ONS__REFUSED_RANGE, ONS_STATUS_ARGUMENT_VALUE,
-                "does not fit");
+  CHECK_REFUSED(bind_one("FvfE", &arg, &cpu), ONS__REFUSED_RANGE,
+                ONS_STATUS_ARGUMENT_VALUE, "does not fit");
   arg = float_arg(INFINITY);
   cr_expect(eq(int, bind_one("FvfE", &arg, &cpu).refusal, ONS__ACCEPTED));
 }
@@ -424,11 +446,11 @@ Test(bind, half_rounds_to_nearest_even) {
       {65519.999, 0x7bff},
       {0x1p-14, 0x0400},
       {0x1p-24, 0x0001},
-      {0x1p-25, 0x0000},           /* tie to even */
-      {0x1.000001p-25, 0x0001},    /* just above it */
-      {0x1.8p-24, 0x0002},         /* tie to even among subnormals */
-      {0x1.ffcp-15, 0x0400},       /* rounds up into the normals (0x3ff.8 units) */
-      {1.0 + 0x1p-11, 0x3c00},     /* tie to even */
+      {0x1p-25, 0x0000},                 /* tie to even */
+      {0x1.000001p-25, 0x0001},          /* just above it */
+      {0x1.8p-24, 0x0002},               /* tie to even among subnormals */
+      {0x1.ffcp-15, 0x0400},             /* rounds up into the normals (0x3ff.8 units) */
+      {1.0 + 0x1p-11, 0x3c00},           /* tie to even */
       {1.0 + 0x1p-11 + 0x1p-40, 0x3c01}, /* only a single rounding gets this right */
       {1.0 + 3 * 0x1p-11, 0x3c02},
       {INFINITY, 0x7c00},
@@ -455,10 +477,31 @@ Test(bind, bfloat16_rounds_to_nearest_even) {
                 ONS_STATUS_ARGUMENT_VALUE, "does not fit");
 }
 
+Test(bind, parameters_have_room) {
+  ons_error error = ONS_ERROR_INIT;
+  ons__parameter parameters[] = {
+      {.kind = ONS_PARAMETER_SCALAR,
+       .dtype = {kDLInt, 32, 1},
+       .size_bytes = 4,
+       .align_bytes = 4,
+       .type = (char*)"int"},
+      {.kind = ONS_PARAMETER_STRUCT, .size_bytes = 4092, .type = (char*)"S"},
+  };
+  ons__signature signature = {.count = 2, .parameters = parameters};
+  ons__plan* plan = NULL;
+  cr_assert(eq(int, ons__plan_create(NULL, "k", &signature, &plan, &error), 0));
+  cr_expect(eq(int, plan->steps[1].offset, 16), "a struct may be aligned to 16");
+  ons__free(NULL, plan);
+  parameters[1].size_bytes = 4093;
+  cr_expect(eq(int, ons__plan_create(NULL, "k", &signature, &plan, &error),
+               ONS_STATUS_UNSUPPORTED));
+  cr_expect(strstr(error.message, "parameter 2 (S)") != NULL, "%s", error.message);
+}
+
 Test(bind, bytes_must_have_the_declared_size) {
   int64_t value = 5;
   ons_arg arg = {.kind = ONS_ARG_BYTES, .value.bytes = &value, .size_bytes = 8};
-  CHECK_REFUSED(bind_one("FviE", &arg, &cpu), ONS__REFUSED_SIZE, ONS_STATUS_ARGUMENT_VALUE,
-                "8 bytes");
+  CHECK_REFUSED(bind_one("FviE", &arg, &cpu), ONS__REFUSED_SIZE,
+                ONS_STATUS_ARGUMENT_VALUE, "8 bytes");
   cr_expect(eq(int, bind_one("FvxE", &arg, &cpu).refusal, ONS__ACCEPTED));
 }

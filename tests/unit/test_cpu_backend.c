@@ -25,19 +25,20 @@ static bool is_pool_thread(const char* id) {
   return read && strcmp(name, "onstream-cpu\n") == 0;
 }
 
-/* The test framework's threads, which come and go, are not counted. Threads that have been
- * joined may be for a while, until the system has buried them. */
+/* The test framework's threads, which come and go, are not counted. Threads that have
+ * been joined may be for a while, until the system has buried them. */
 static int pool_threads(void) {
   DIR* tasks = opendir("/proc/self/task");
   cr_assert(ne(ptr, tasks, NULL));
   int count = 0;
-  for (struct dirent* task; (task = readdir(tasks));) count += is_pool_thread(task->d_name);
+  for (struct dirent* task; (task = readdir(tasks));)
+    count += is_pool_thread(task->d_name);
   closedir(tasks);
   return count;
 }
 
-/* The clock that the backend asks whether a launch is long; in the tests' hands, as how long
- * one really takes depends on the machine's load. */
+/* The clock that the backend asks whether a launch is long; in the tests' hands, as how
+ * long one really takes depends on the machine's load. */
 static atomic_bool clock_stands;
 
 int clock_gettime(clockid_t id, struct timespec* out_time) {
@@ -63,8 +64,7 @@ static void run_int(const char* source, int* out) {
   unload(&kernel);
 }
 
-/* ---- the device
- * ------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------- */
 
 Test(cpu, device) {
   int32_t count = 0;
@@ -94,8 +94,7 @@ Test(cpu, thread_count_from_the_environment) {
   backend->ops->device_close(other);
 }
 
-/* ---- where threads are
- * ------------------------------------------------------------------ */
+/* ---- where threads are ------------------------------------------------------------ */
 
 Test(cpu, three_dimensions) {
   fixture_kernel kernel = fixture_load(
@@ -205,8 +204,7 @@ Test(cpu, guards_hold_at_every_edge) {
   }
 }
 
-/* ---- the dialect
- * ------------------------------------------------------------------------ */
+/* ---- the dialect ------------------------------------------------------------------ */
 
 Test(cpu, device_functions) {
   static const char source[] =
@@ -449,8 +447,7 @@ Test(cpu, atomics_across_threads) {
   unload(&kernel);
 }
 
-/* ---- threads
- * ---------------------------------------------------------------------------- */
+/* ---- threads ---------------------------------------------------------------------- */
 
 static const char busy_source[] =
     "__global__ void k(int* out, int work) {\n"
@@ -541,8 +538,7 @@ Test(cpu, a_child_of_a_busy_parent) {
   unload(&busy);
 }
 
-/* ---- loading
- * ---------------------------------------------------------------------------- */
+/* ---- loading ---------------------------------------------------------------------- */
 
 Test(cpu, two_hundred_modules) {
   /* Each has thread-local indices; they must not use up what the loader reserves for

@@ -293,8 +293,7 @@ Test(host_compiler, odd_file_names) {
   ons__free(&fixture_allocator, log);
 }
 
-/* ---- the search
- * ------------------------------------------------------------------------- */
+/* ---- the search ------------------------------------------------------------------- */
 
 static int locate_gcc(void* user_data, ons_locate_what what, char* out_path,
                       size_t capacity) {

@@ -1,5 +1,5 @@
-/* The public API on the stand-in driver: which stream, in which order, what is kept how long. The
- * code is compiled by the real NVRTC; without one the tests are skipped. */
+/* The public API on the stand-in driver: which stream, in which order, what is kept how
+ * long. The code is compiled by the real NVRTC; without one the tests are skipped. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <onstream/onstream.h>
@@ -14,7 +14,8 @@ static const char source[] =
     "  if (i < n) out[i] += a * x[i];\n"
     "}\n"
     "__global__ void read(const float* x) {}\n"
-    "__global__ void half_view(ons::view<const float, 2> x, ons::view<float, 1, int> y) {}\n";
+    "__global__ void half_view(ons::view<const float, 2> x, ons::view<float, 1, int> y) "
+    "{}\n";
 
 static ons_runtime* runtime;
 static ons_module* module;
@@ -38,7 +39,8 @@ static void setup(void) {
   sim_set_device_count(2);
   ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
   options.cuda_driver_path = ONS_TEST_SIMGPU_PATH;
-  cr_assert(eq(int, ons_runtime_create(&options, &runtime, &error), 0), "%s", error.message);
+  cr_assert(eq(int, ons_runtime_create(&options, &runtime, &error), 0), "%s",
+            error.message);
   cr_assert(eq(int, ons_module_create(runtime, source, NULL, &module, &error), 0));
   cr_assert(eq(int, ons_module_kernel(module, "axpy", &axpy, &error), 0));
   cr_assert(eq(int, ons_module_kernel(module, "read", &reader, &error), 0));
@@ -104,7 +106,8 @@ Test(launch_cuda, goes_to_the_tensors_stream_and_does_nothing_else) {
   const float* pointer = x;
   int64_t n = 8;
   cr_expect(eq(int, memcmp(record->parameters, &a, 4), 0));
-  cr_expect(eq(int, memcmp(record->parameters + record->parameter_offsets[1], &pointer, 8), 0));
+  cr_expect(
+      eq(int, memcmp(record->parameters + record->parameter_offsets[1], &pointer, 8), 0));
   cr_expect(eq(int, memcmp(record->parameters + record->parameter_offsets[3], &n, 8), 0));
   /* Nothing else is asked of the driver. */
   cr_expect(eq(sz, sim_record_count(), 1));
@@ -138,12 +141,14 @@ Test(launch_cuda, the_current_context_is_left_as_it_was) {
   cr_expect(eq(ptr, sim_get_current(), NULL));
   cr_expect(eq(int, launch_axpy(NULL, NULL, &plain), 0), "%s", error.message);
   cr_expect(eq(ptr, sim_get_current(), NULL));
-  cr_expect(eq(ptr, sim_last("cuLaunchKernelEx")->current_context, sim_primary_context(0)));
+  cr_expect(
+      eq(ptr, sim_last("cuLaunchKernelEx")->current_context, sim_primary_context(0)));
   void* second = sim_context_create(0);
   sim_set_current(second);
   cr_expect(eq(int, launch_axpy((void*)2, (void*)2, &plain), 0), "%s", error.message);
   cr_expect(eq(ptr, sim_get_current(), second));
-  cr_expect(eq(ptr, sim_last("cuLaunchKernelEx")->current_context, sim_primary_context(0)));
+  cr_expect(
+      eq(ptr, sim_last("cuLaunchKernelEx")->current_context, sim_primary_context(0)));
 }
 
 Test(launch_cuda, the_tensors_device_decides) {
@@ -155,13 +160,32 @@ Test(launch_cuda, the_tensors_device_decides) {
                     on_stream(&fx, far),
                     on_stream(&fy, far),
                     {.kind = ONS_ARG_INT, .value.i = 8}};
-  cr_assert(eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error), 0), "%s", error.message);
-  cr_expect(eq(ptr, sim_last("cuLaunchKernelEx")->stream_context, sim_primary_context(1)));
+  cr_assert(eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error), 0), "%s",
+            error.message);
+  cr_expect(
+      eq(ptr, sim_last("cuLaunchKernelEx")->stream_context, sim_primary_context(1)));
   cr_expect(eq(ptr, sim_get_current(), sim_primary_context(0)));
   args[2] = on_stream(&ty, side);
-  cr_expect(
-      eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error), ONS_STATUS_ARGUMENT_VALUE));
+  cr_expect(eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error),
+               ONS_STATUS_ARGUMENT_VALUE));
   cr_expect(strstr(error.message, "argument 3 ('out')") != NULL, "%s", error.message);
+}
+
+/* DLPack gives managed memory no device of its own. */
+Test(launch_cuda, managed_memory_follows_the_other_tensors) {
+  void* far = sim_stream_create(sim_primary_context(1), 1);
+  sim_set_current(sim_primary_context(0));
+  prepare();
+  DLTensor managed = vector(x, 0), fy = vector(y, 1);
+  managed.device.device_type = kDLCUDAManaged;
+  ons_arg args[] = {{.kind = ONS_ARG_FLOAT, .value.f = 1},
+                    on_stream(&managed, far),
+                    on_stream(&fy, far),
+                    {.kind = ONS_ARG_INT, .value.i = 8}};
+  cr_assert(eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error), 0), "%s",
+            error.message);
+  cr_expect(
+      eq(ptr, sim_last("cuLaunchKernelEx")->stream_context, sim_primary_context(1)));
 }
 
 Test(launch_cuda, streams_of_other_contexts_work) {
@@ -170,7 +194,7 @@ Test(launch_cuda, streams_of_other_contexts_work) {
   cr_expect(eq(int, launch_axpy(foreign, foreign, &plain), 0), "%s", error.message);
 }
 
-/* ---- capture ----------------------------------------------------------------------------- */
+/* ---- capture ---------------------------------------------------------------------- */
 
 Test(launch_cuda, first_launch_in_a_capture) {
   for (int mode = SIM_CAPTURE_GLOBAL; mode <= SIM_CAPTURE_RELAXED; ++mode) {
@@ -210,8 +234,8 @@ Test(launch_cuda, what_cannot_be_captured_is_refused_and_the_capture_lives) {
   ons_launch launch = ONS_LAUNCH_INIT;
   launch.flags = ONS_LAUNCH_STREAM;
   launch.stream = side;
-  cr_expect(
-      eq(int, ons_kernel_launch(reader, &launch, &ordered, 1, &error), ONS_STATUS_CAPTURE));
+  cr_expect(eq(int, ons_kernel_launch(reader, &launch, &ordered, 1, &error),
+               ONS_STATUS_CAPTURE));
   ordered.kind = ONS_ARG_PENDING;
   ons_launch_plan plan = ONS_LAUNCH_PLAN_INIT;
   cr_expect(eq(int, ons_launch_resolve(reader, &launch, &ordered, 1, &plan, &error),
@@ -239,7 +263,7 @@ Test(launch_cuda, the_legacy_stream_beside_a_capturing_blocking_stream) {
   cr_expect(sim_capture_end(blocking) != NULL);
 }
 
-/* ---- what is retained -------------------------------------------------------------------- */
+/* ---- what is retained ------------------------------------------------------------- */
 
 static int released;
 static void release(void* object) {
@@ -257,6 +281,13 @@ static ons_status launch_retaining(const ons_launch* launch) {
 
 Test(launch_cuda, retained_until_the_device_is_past) {
   prepare();
+  ons_launch nothing = ONS_LAUNCH_INIT;
+  nothing.retained_count = 1;
+  cr_expect(eq(int, launch_axpy(side, side, &nothing), ONS_STATUS_INVALID_ARGUMENT));
+  sim_inject("cuEventCreate", 1, 2);
+  cr_expect(eq(int, launch_retaining(&plain), ONS_STATUS_OUT_OF_MEMORY));
+  cr_expect(eq(int, error.code, ONS_STATUS_OUT_OF_MEMORY));
+  cr_expect(eq(sz, sim_call_count("cuLaunchKernelEx"), 0));
   cr_assert(eq(int, launch_retaining(&plain), 0), "%s", error.message);
   cr_assert(eq(int, launch_axpy(side, side, &plain), 0));
   cr_expect(eq(int, released, 0));
@@ -319,7 +350,7 @@ Test(launch_cuda, a_failure_after_the_launch_says_so) {
   cr_expect(eq(int, released, 1), "the one whose launch and record went through");
 }
 
-/* ---- joining for exporters ---------------------------------------------------------------- */
+/* ---- joining for exporters -------------------------------------------------------- */
 
 Test(launch_cuda, stream_wait) {
   prepare();
@@ -354,7 +385,9 @@ Test(launch_cuda, views_are_passed_by_value) {
   int64_t expected[] = {(int64_t)(uintptr_t)(x + 7), 2, 3, 1, -4};
   cr_expect(eq(int, memcmp(record->parameters, expected, sizeof(expected)), 0));
   int32_t narrow[] = {8, 1};
-  cr_expect(eq(int, memcmp(record->parameters + record->parameter_offsets[1] + 8, narrow,
-                           sizeof(narrow)), 0));
+  cr_expect(eq(int,
+               memcmp(record->parameters + record->parameter_offsets[1] + 8, narrow,
+                      sizeof(narrow)),
+               0));
   ons_kernel_release(kernel);
 }

@@ -13,7 +13,7 @@ typedef struct fake_event {
   bool passed;
 } fake_event;
 
-static int live_events, released;
+static int live_events, released, expect_bracket = 1;
 static bool fail_create, fail_record;
 static fake_event* last_recorded;
 static struct {
@@ -44,8 +44,24 @@ static ons_status event_record(ons__device* device, void* event, void* stream,
   return ONS_STATUS_OK;
 }
 
+static int inside, queries;
+
+static void housekeeping_enter(ons__device* device, unsigned* out_token) {
+  (void)device;
+  *out_token = 7;
+  ++inside;
+}
+
+static void housekeeping_leave(ons__device* device, unsigned token) {
+  (void)device;
+  cr_assert(eq(u32, token, 7));
+  --inside;
+}
+
 static bool event_passed(ons__device* device, void* event) {
   (void)device;
+  cr_assert(eq(int, inside, 1), "only where it harms no capture");
+  ++queries;
   fake_event* fake = event;
   cr_assert(fake->recorded, "an event is only asked after it was recorded");
   return fake->passed;
@@ -64,6 +80,8 @@ static const ons__backend_ops ops = {.event_create = event_create,
                                      .event_destroy = event_destroy,
                                      .event_record = event_record,
                                      .event_passed = event_passed,
+                                     .housekeeping_enter = housekeeping_enter,
+                                     .housekeeping_leave = housekeeping_leave,
                                      .graph_retain = graph_retain};
 static ons__backend backend = {.ops = &ops};
 static ons__device device = {.backend = &backend};
@@ -71,6 +89,7 @@ static ons__retire_list list;
 
 static void release(void* object) {
   (void)object;
+  cr_assert(eq(int, inside, expect_bracket), "a deleter may call the driver");
   ++released;
 }
 
@@ -78,8 +97,8 @@ static const ons_retained two_objects[] = {{NULL, release}, {NULL, release}};
 
 static fake_event* retire_two(void) {
   ons_error error = ONS_ERROR_INIT;
-  ons__retired* retired = ons__retire_reserve(&list, two_objects, 2, &error);
-  cr_assert(retired != NULL);
+  ons__retired* retired = NULL;
+  cr_assert(eq(int, ons__retire_reserve(&list, two_objects, 2, &retired, &error), 0));
   cr_assert(eq(int, ons__retire_commit(&list, retired, NULL, &error), 0));
   return last_recorded;
 }
@@ -113,6 +132,22 @@ Test(retire, events_are_reused) {
   cr_assert(ons__retire_destroy(&list));
 }
 
+/* A launch looks at the oldest few only. */
+Test(retire, polling_is_bounded) {
+  fake_event* events[50];
+  for (int i = 0; i < 50; ++i) events[i] = retire_two();
+  queries = 0;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, queries, 2));
+  for (int i = 0; i < 50; ++i) events[i]->passed = true;
+  for (int i = 0; i < 25; ++i) ons__retire_poll(&list);
+  cr_expect(eq(int, released, 100));
+  queries = 0;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, queries, 0));
+  cr_assert(ons__retire_destroy(&list));
+}
+
 Test(retire, many_at_once) {
   fake_event* events[100];
   for (int i = 0; i < 100; ++i) events[i] = retire_two();
@@ -135,10 +170,13 @@ Test(retire, nothing_is_freed_early_at_the_end) {
 Test(retire, a_failed_reservation_takes_nothing) {
   ons_error error = ONS_ERROR_INIT;
   fail_create = true;
-  cr_expect(eq(ptr, ons__retire_reserve(&list, two_objects, 2, &error), NULL));
-  cr_expect(eq(str, error.message, "no event"));
+  ons__retired* retired = NULL;
+  cr_expect(eq(int, ons__retire_reserve(&list, two_objects, 2, &retired, &error),
+               ONS_STATUS_DEVICE));
+  cr_expect(eq(int, error.code, ONS_STATUS_DEVICE));
+  cr_expect(eq(ptr, retired, NULL));
   fail_create = false;
-  ons__retired* retired = ons__retire_reserve(&list, two_objects, 2, &error);
+  cr_assert(eq(int, ons__retire_reserve(&list, two_objects, 2, &retired, &error), 0));
   ons__retire_cancel(&list, retired);
   cr_expect(eq(int, released, 0));
   cr_assert(ons__retire_destroy(&list));
@@ -147,7 +185,8 @@ Test(retire, a_failed_reservation_takes_nothing) {
 
 Test(retire, a_failed_record_never_frees) {
   ons_error error = ONS_ERROR_INIT;
-  ons__retired* retired = ons__retire_reserve(&list, two_objects, 2, &error);
+  ons__retired* retired = NULL;
+  cr_assert(eq(int, ons__retire_reserve(&list, two_objects, 2, &retired, &error), 0));
   fail_record = true;
   cr_expect(eq(int, ons__retire_commit(&list, retired, NULL, &error), ONS_STATUS_DEVICE));
   cr_expect(eq(sz, ons__retire_collect(&list), 0));
@@ -156,7 +195,8 @@ Test(retire, a_failed_record_never_frees) {
 
 Test(retire, under_capture_objects_live_as_long_as_the_graph) {
   ons_error error = ONS_ERROR_INIT;
-  ons__retired* retired = ons__retire_reserve(&list, two_objects, 2, &error);
+  ons__retired* retired = NULL;
+  cr_assert(eq(int, ons__retire_reserve(&list, two_objects, 2, &retired, &error), 0));
   cr_assert(eq(int, ons__retire_to_graph(&list, retired, &graph, &error), 0));
   cr_expect(eq(sz, ons__retire_collect(&list), 0));
   cr_expect(eq(int, released, 0));

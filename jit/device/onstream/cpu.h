@@ -161,8 +161,8 @@ struct runner<void(P_...), kernel, is_guarded_> {
   }
 
   // The counters are signed: GCC does not vectorise over those that may wrap.
-  __attribute__((always_inline)) static inline void run_block(const ons_cpu_launch& launch,
-                                                              P_... values) {
+  __attribute__((always_inline)) static inline void run_block(
+      const ons_cpu_launch& launch, P_... values) {
     const int size_x = static_cast<int>(launch.block[0]);
     const int size_y = static_cast<int>(launch.block[1]);
     const int size_z = static_cast<int>(launch.block[2]);
@@ -172,10 +172,8 @@ struct runner<void(P_...), kernel, is_guarded_> {
   }
 
   // Launch and parameters are copies: no store of the kernel can change them.
-  __attribute__((always_inline)) static inline void run_blocks(const ons_cpu_launch launch,
-                                                               uint64_t first,
-                                                               uint64_t last,
-                                                               P_... values) {
+  __attribute__((always_inline)) static inline void run_blocks(
+      const ons_cpu_launch launch, uint64_t first, uint64_t last, P_... values) {
     const uint32_t grid_x = launch.grid[0], grid_y = launch.grid[1];
     set(here.grid_size, grid_x, grid_y, launch.grid[2]);
     set(here.block_size, launch.block[0], launch.block[1], launch.block[2]);

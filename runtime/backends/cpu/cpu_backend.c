@@ -50,8 +50,7 @@ static const ons_allocator* allocator_of(const ons__device* device) {
   return device->backend->settings->allocator;
 }
 
-/* ---- the device
- * ------------------------------------------------------------------------- */
+/* ---- the device ------------------------------------------------------------------- */
 
 static ons_status device_count(ons__backend* backend, int32_t* out_count,
                                ons_error* error) {
@@ -135,8 +134,7 @@ static void device_close(ons__device* device) {
   if (device) ons__free(allocator_of(device), device);
 }
 
-/* ---- code
- * ------------------------------------------------------------------------------- */
+/* ---- code ------------------------------------------------------------------------- */
 
 static ons_status compile(ons__device* device, const ons__compile_request* request,
                           ons__image** out_image, char** out_log, ons_error* error) {
@@ -207,8 +205,7 @@ static ons_status function(ons__binary* base, const char* lowered,
   return ONS_STATUS_OK;
 }
 
-/* ---- launches
- * --------------------------------------------------------------------------- */
+/* ---- launches --------------------------------------------------------------------- */
 
 static uint64_t now_ns(void) {
   struct timespec now;
@@ -312,8 +309,7 @@ static ons_status launch_blocks(ons__device* base, const ons__function* function
   return ONS_STATUS_OK;
 }
 
-/* ---- the backend
- * ------------------------------------------------------------------------ */
+/* ---- the backend ------------------------------------------------------------------ */
 
 static void destroy(ons__backend* base) {
   if (!base) return;

@@ -66,12 +66,13 @@ ons_status ons__cuda_function(ons__binary* binary, const char* lowered,
                               size_t count, ons_error* error);
 
 ONS__HOT ons_status ons__cuda_launch(ons__device* device, const ons__function* function,
-                            const ons_launch* launch, void* stream,
-                            void* const* parameters, size_t parameter_count,
-                            ons_error* error);
+                                     const ons_launch* launch, void* stream,
+                                     void* const* parameters, size_t parameter_count,
+                                     ons_error* error);
 
 ONS__HOT ons_status ons__cuda_capture_state(ons__device* device, void* stream,
-                                   ons__capture_state* out_state, ons_error* error);
+                                            ons__capture_state* out_state,
+                                            ons_error* error);
 ons_status ons__cuda_capture_info(ons__device* device, void* stream,
                                   ons__capture_info* out_info, ons_error* error);
 void* ons__cuda_stream_canonical(ons__device* device, void* stream);

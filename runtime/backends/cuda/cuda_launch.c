@@ -44,9 +44,10 @@ static bool is_foreign_context(CUresult result) {
 /* A CUfunction belongs to the primary context and is the fastest; a stream of another
  * context (a green one, say) needs the CUkernel, which the driver maps to it. */
 static ONS__COLD ons_status launch_slow(const ons__cuda_device* device,
-                              const ons__function* function, const ons_launch* launch,
-                              void* stream, void* const* parameters, CUresult result,
-                              ons_error* error) {
+                                        const ons__function* function,
+                                        const ons_launch* launch, void* stream,
+                                        void* const* parameters, CUresult result,
+                                        ons_error* error) {
   if (is_foreign_context(result) && function->portable_handle &&
       !ons__cuda_stream_is_special(stream)) {
     result =

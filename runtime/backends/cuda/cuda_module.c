@@ -63,9 +63,9 @@ ons_status ons__cuda_load(ons__device* base, const ons__image* image,
   return ONS_STATUS_OK;
 }
 
-/* The code stays loaded: a graph that captured a launch holds kernels by address and nothing tells when
- * it is gone, and asking at every launch whether it is captured costs more than the code is
- * worth. */
+/* The code stays loaded: a graph that captured a launch holds kernels by address and
+ * nothing tells when it is gone, and asking at every launch whether it is captured costs
+ * more than the code is worth. */
 void ons__cuda_unload(ons__binary* base) {
   if (base) ons__free(base->device->backend->settings->allocator, base);
 }
