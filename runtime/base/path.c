@@ -106,8 +106,8 @@ void ons__temp_folder_remove(const char* path) {
 
 static ons_status io_error(ons_error* error, const char* call, const char* path) {
   int code = errno;
-  return ons__error_native(error, ONS_STATUS_IO, call, code, "%s: %s", path,
-                           strerror(code));
+  ons_status status = code == ENOENT ? ONS_STATUS_NOT_FOUND : ONS_STATUS_IO;
+  return ons__error_native(error, status, call, code, "%s: %s", path, strerror(code));
 }
 
 ons_status ons__file_read(const ons_allocator* allocator, const char* path,

@@ -25,8 +25,8 @@ ons_status ons__temp_folder_create(const ons_allocator* allocator, char** out_pa
  * accepted; what cannot be removed is left. */
 void ons__temp_folder_remove(const char* path);
 
-/* The whole file, NUL-terminated; the caller owns |out_data|. Errors: IO, OUT_OF_MEMORY.
- */
+/* The whole file, NUL-terminated; the caller owns |out_data|. Errors: NOT_FOUND, IO,
+ * OUT_OF_MEMORY. */
 ons_status ons__file_read(const ons_allocator* allocator, const char* path,
                           char** out_data, size_t* out_bytes, ons_error* error);
 

@@ -606,6 +606,14 @@ CUresult cuEventQuery(CUevent handle) {
   return sim_leave(done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
+CUresult cuStreamGetCtx(CUstream stream_handle, CUcontext* out_context) {
+  ENTER();
+  const sim_stream* stream = sim_find_stream(stream_handle);
+  if (!stream) return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
+  *out_context = (CUcontext)(void*)stream->context;
+  return sim_leave(CUDA_SUCCESS);
+}
+
 /* ---- memory ---- */
 
 CUresult cuPointerGetAttribute(void* out_value, CUpointer_attribute attribute,

@@ -572,12 +572,14 @@ Test(cuda_backend, stream_waits_for_an_event) {
   teardown(&f);
 }
 
+/* Only what says that nothing runs any more releases what the launch uses. */
 Test(cuda_backend, event_after_errors) {
   static const struct {
     int code;
     bool passed;
-  } cases[] = {{600, false}, {700, true},  {709, true},  {4, true},
-               {900, false}, {901, false}, {906, false}, {907, false}};
+  } cases[] = {{600, false}, {700, true},  {719, true},  {709, true},  {201, true},
+               {4, true},    {900, false}, {901, false}, {906, false}, {907, false},
+               {1, false},   {400, false}, {999, false}, {77777, false}};
   fixture f;
   setup(&f);
   void* event = NULL;
@@ -588,6 +590,84 @@ Test(cuda_backend, event_after_errors) {
                  cases[i].code);
   }
   f.ops->event_destroy(f.device, event);
+  teardown(&f);
+}
+
+/* As many times as the pool of events is used. */
+Test(cuda_backend, event_follows_the_stream_into_its_context) {
+  fixture f;
+  setup(&f);
+  void* primary = sim_primary_context(0);
+  void* own = sim_context_create(0);
+  void* streams[] = {sim_stream_create(own, 1), sim_stream_create(primary, 1),
+                     sim_stream_create(own, 0), NULL};
+  void* event = NULL;
+  ASSERT_OK(f, f.ops->event_create(f.device, &event, &f.error));
+  for (int i = 0; i < 4; ++i) {
+    sim_set_current(i % 2 ? primary : NULL);
+    ASSERT_OK(f, launch(&f, streams[i]));
+    ASSERT_OK(f, f.ops->event_record(f.device, event, streams[i], &f.error));
+    cr_expect_eq(sim_get_current(), i % 2 ? primary : NULL);
+    cr_expect_not(f.ops->event_passed(f.device, event));
+    sim_set_current(primary);
+    sim_complete(streams[i]);
+    cr_expect(f.ops->event_passed(f.device, event), "stream %d", i);
+    ASSERT_OK(f, f.ops->event_wait(f.device, event, streams[(i + 1) % 4], &f.error));
+  }
+  cr_expect_eq(sim_get_live().events, 1);
+  f.ops->event_destroy(f.device, event);
+  cr_expect_eq(sim_get_live().events, 0);
+  teardown(&f);
+}
+
+Test(cuda_backend, event_that_cannot_follow) {
+  fixture f;
+  setup(&f);
+  void* stream = sim_stream_create(sim_context_create(0), 1);
+  void* event = NULL;
+  ASSERT_OK(f, f.ops->event_create(f.device, &event, &f.error));
+  sim_inject("cuEventCreate", 1, 2);
+  cr_expect_eq(f.ops->event_record(f.device, event, stream, &f.error),
+               ONS_STATUS_DEVICE);
+  cr_expect_eq(f.error.native_code, 400);
+  cr_expect_null(sim_get_current());
+  ASSERT_OK(f, f.ops->event_record(f.device, event, stream, &f.error));
+  f.ops->event_destroy(f.device, event);
+  cr_expect_eq(sim_get_live().events, 0);
+  teardown(&f);
+}
+
+Test(cuda_backend, housekeeping_harms_no_capture) {
+  fixture f;
+  setup(&f);
+  void* stream = sim_stream_create(sim_primary_context(0), 1);
+  void* event = NULL;
+  ASSERT_OK(f, f.ops->event_create(f.device, &event, &f.error));
+  sim_capture_begin(stream, SIM_CAPTURE_GLOBAL);
+  unsigned outer = 0, inner = 0;
+  f.ops->housekeeping_enter(f.device, &outer);
+  f.ops->housekeeping_enter(f.device, &inner);
+  cr_expect(f.ops->event_passed(f.device, event));
+  f.ops->housekeeping_leave(f.device, inner);
+  cr_expect(f.ops->event_passed(f.device, event), "they nest");
+  f.ops->event_destroy(f.device, event);
+  f.ops->housekeeping_leave(f.device, outer);
+  cr_expect_eq(sim_capture_status(stream), 1);
+  ASSERT_OK(f, launch(&f, stream));
+  cr_expect_eq(sim_last("cuLaunchKernelEx")->mode, SIM_CAPTURE_GLOBAL);
+  sim_graph_destroy(sim_capture_end(stream));
+  teardown(&f);
+}
+
+Test(cuda_backend, housekeeping_that_fails_leaves_nothing_changed) {
+  fixture f;
+  setup(&f);
+  unsigned token = 0;
+  sim_inject("cuThreadExchangeStreamCaptureMode", 1, 999);
+  f.ops->housekeeping_enter(f.device, &token);
+  f.ops->housekeeping_leave(f.device, token);
+  ASSERT_OK(f, launch(&f, sim_stream_create(sim_primary_context(0), 1)));
+  cr_expect_eq(sim_last("cuLaunchKernelEx")->mode, SIM_CAPTURE_GLOBAL);
   teardown(&f);
 }
 
@@ -630,7 +710,10 @@ static int in_the_child(fixture* f, void* stream, void* event) {
     return 6;
   if (f->ops->event_record(f->device, event, stream, &f->error) != ONS_STATUS_DEVICE)
     return 7;
-  if (!f->ops->event_passed(f->device, event)) return 8;
+  unsigned token = 0;
+  f->ops->housekeeping_enter(f->device, &token);
+  if (f->ops->event_passed(f->device, event)) return 8; /* a foreign deleter would run */
+  f->ops->housekeeping_leave(f->device, token);
   if (f->ops->host_pointer_usable(f->device, f)) return 9;
   if (f->ops->event_wait(f->device, event, stream, &f->error) != ONS_STATUS_DEVICE)
     return 10;
