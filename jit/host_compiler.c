@@ -80,15 +80,6 @@ static ons_status write_headers(build* self, ons_error* error) {
   return status;
 }
 
-static void append_quoted(ons__string* text, const char* name) {
-  ons__string_append(text, "\"");
-  for (; *name; ++name) {
-    if (*name == '"' || *name == '\\') ons__string_append(text, "\\");
-    ons__string_append_bytes(text, *name == '\n' ? " " : name, 1);
-  }
-  ons__string_append(text, "\"");
-}
-
 /* The user's source between our header and one line for each kernel. The #line directives
  * make diagnostics name the user's file, and an error in a kernel's line names the
  * kernel. */
@@ -97,7 +88,7 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
   ons__string text;
   ons__string_init(&text, self->allocator);
   ons__string_append(&text, "#include <onstream/cpu.h>\n#line 1 ");
-  append_quoted(&text, request->name);
+  ons__string_append_quoted(&text, request->name);
   ons__string_append(&text, "\n");
   bool is_guarded = ons__source_guard_append(request->source, &text) > 0;
   ons__string_append(&text, "\n\n"); /* the source may end in a backslash */

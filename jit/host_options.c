@@ -50,79 +50,149 @@ void ons__host_options_append_defaults(ons__words* words, ons__host_family famil
 #define FAST_MATH "-fno-signed-zeros -fno-trapping-math -freciprocal-math"
 #define FASTER_MATH FAST_MATH " -ffinite-math-only -fassociative-math"
 
-/* What becomes of an option of NVRTC's. Names are given without leading dashes; one or
- * two match. */
+/* The names of options are given without leading dashes; one or two match. Where an
+ * option takes a value, that follows an '=' or is the next word. */
 typedef struct translation {
-  const char* name;        /* ends in '=' where a value follows */
-  const char* replacement; /* words; with `joined` the value is put behind it */
-  bool joined;
+  const char* name;
+  bool takes_value;
+  const char* replacement; /* words, a value behind them; NULL: the value's own words */
 } translation;
 
 static const translation translations[] = {
-    {"arch=", "", false},
-    {"default-device", "", false},
-    {"define-macro=", "-D", true},
-    {"device-as-default-execution-space", "", false},
-    {"device-debug", "-g", false},
-    {"device-int128", "", false},
-    {"diag-suppress=", "", false},
-    {"disable-warnings", "-w", false},
-    {"dlink-time-opt", "", false},
-    {"dlto", "", false},
-    {"dopt=", "", false},
-    {"extra-device-vectorization", "", false},
-    {"fast-math", FASTER_MATH, false},
-    {"ffast-math", FASTER_MATH, false},
-    {"fmad=false", "-ffp-contract=off", false},
-    {"fmad=true", "", false},
-    {"ftz=", "", false},
-    {"funsafe-math-optimizations", FASTER_MATH, false},
-    {"G", "-g", false},
-    {"generate-line-info", "", false},
-    {"gpu-architecture=", "", false},
-    {"include-path=", "-I", true},
-    {"lineinfo", "", false},
-    {"maxrregcount=", "", false},
-    {"minimal", "", false},
-    {"Ofast", "-O3 " FASTER_MATH, false},
-    {"optix-ir", "", false},
-    {"pre-include=", "-include", true},
-    {"prec-div=", "", false},
-    {"prec-sqrt=", "", false},
-    {"ptxas-options=", "", false},
-    {"rdc=", "", false},
-    {"relocatable-device-code=", "", false},
-    {"restrict", "", false},
-    {"split-compile=", "", false},
-    {"std=", "-std=", true},
-    {"undefine-macro=", "-U", true},
-    {"use_fast_math", FAST_MATH, false},
-    {"version-ident=", "", false},
+    {"D", true, "-D"},
+    {"define-macro", true, "-D"},
+    {"U", true, "-U"},
+    {"undefine-macro", true, "-U"},
+    {"I", true, "-I"},
+    {"include-path", true, "-I"},
+    {"include", true, "-include"},
+    {"pre-include", true, "-include"},
+    {"std", true, "-std="},
+    {"disable-warnings", false, "-w"},
+    {"G", false, "-g"},
+    {"device-debug", false, "-g"},
+    {"fmad=false", false, "-ffp-contract=off"},
+    {"use_fast_math", false, FAST_MATH},
+    {"fast-math", false, FASTER_MATH},
+    {"ffast-math", false, FASTER_MATH},
+    {"funsafe-math-optimizations", false, FASTER_MATH},
+    {"Ofast", false, "-O3 " FASTER_MATH},
+    {"Xcompiler", true, NULL},
+    {"compiler-options", true, NULL},
 };
 
-/* Options of NVRTC's whose value is a word of its own. */
-static const char* const dropped_pairs[] = {"-arch",         "--gpu-architecture",
-                                            "-Xptxas",       "--ptxas-options",
-                                            "-maxrregcount", "--maxrregcount"};
+/* What only means something to devices: NVRTC's, then nvcc's. */
+static const char* const dropped_flags[] = {
+    "dc",
+    "default-device",
+    "device-as-default-execution-space",
+    "device-c",
+    "device-float128",
+    "device-int128",
+    "device-w",
+    "display-error-number",
+    "dlink-time-opt",
+    "dlto",
+    "dopt",
+    "dopt=off",
+    "dopt=on",
+    "dw",
+    "err-no",
+    "ewp",
+    "extensible-whole-program",
+    "extra-device-vectorization",
+    "fdevice-syntax-only",
+    "gen-opt-lto",
+    "generate-line-info",
+    "lineinfo",
+    "minimal",
+    "no-cache",
+    "no-display-error-number",
+    "no-err-no",
+    "no-source-include",
+    "optix-ir",
+    "pch",
+    "restrict",
+    "expt-extended-lambda",
+    "expt-relaxed-constexpr",
+    "extended-lambda",
+    "forward-unknown-to-host-compiler",
+};
+static const char* const dropped_with_value[] = {
+    "arch",
+    "brief-diag",
+    "brief-diagnostics",
+    "builtin-initializer-list",
+    "builtin-move-forward",
+    "create-pch",
+    "device-stack-protector",
+    "diag-error",
+    "diag-suppress",
+    "diag-warn",
+    "fdevice-time-trace",
+    "fmad",
+    "frandom-seed",
+    "ftz",
+    "gpu-architecture",
+    "instantiate-templates-in-pch",
+    "jtd",
+    "jump-table-density",
+    "maxrregcount",
+    "modify-stack-limit",
+    "Ofast-compile",
+    "Ofc",
+    "opt-info",
+    "optimization-info",
+    "pch-dir",
+    "pch-messages",
+    "pch-verbose",
+    "prec-div",
+    "prec-sqrt",
+    "ptxas-options",
+    "rdc",
+    "relocatable-device-code",
+    "split-compile",
+    "time",
+    "use-pch",
+    "version-ident",
+    "Xptxas",
+    "code",
+    "gencode",
+    "generate-code",
+    "gpu-code",
+    "threads",
+    "Xcudafe",
+};
 
-static const translation* find_translation(const char* option, const char** out_value) {
-  if (*option != '-') return NULL;
-  const char* name = option + (option[1] == '-' ? 2 : 1);
-  for (size_t i = 0; i < sizeof(translations) / sizeof(*translations); ++i) {
-    const translation* entry = &translations[i];
-    size_t length = strlen(entry->name);
-    bool takes_value = entry->name[length - 1] == '=';
-    if (strncmp(name, entry->name, length) == 0 && (takes_value || !name[length])) {
-      *out_value = name + length;
-      return entry;
-    }
+/* Is the option (without its dashes) that of the name? `out_value` becomes what follows
+ * the
+ * '=', and NULL where the value is the next word. */
+static bool matches(const char* option, const char* name, bool takes_value,
+                    const char** out_value) {
+  size_t length = strlen(name);
+  if (strncmp(option, name, length) != 0) return false;
+  if (takes_value && option[length] == '=') {
+    *out_value = option + length + 1;
+    return true;
   }
-  return NULL;
+  *out_value = NULL;
+  return !option[length];
 }
 
-static bool is_dropped_pair(const char* option) {
-  for (size_t i = 0; i < sizeof(dropped_pairs) / sizeof(*dropped_pairs); ++i) {
-    if (strcmp(option, dropped_pairs[i]) == 0) return true;
+static bool find_translation(const char* option, translation* out_entry,
+                             const char** out_value) {
+  for (size_t i = 0; i < sizeof(translations) / sizeof(*translations); ++i) {
+    *out_entry = translations[i];
+    if (matches(option, out_entry->name, out_entry->takes_value, out_value)) return true;
+  }
+  out_entry->replacement = "";
+  out_entry->takes_value = false;
+  for (size_t i = 0; i < sizeof(dropped_flags) / sizeof(*dropped_flags); ++i) {
+    if (matches(option, dropped_flags[i], false, out_value)) return true;
+  }
+  out_entry->takes_value = true;
+  for (size_t i = 0; i < sizeof(dropped_with_value) / sizeof(*dropped_with_value); ++i) {
+    if (matches(option, dropped_with_value[i], true, out_value)) return true;
   }
   return false;
 }
@@ -130,16 +200,24 @@ static bool is_dropped_pair(const char* option) {
 void ons__host_options_append_user(ons__words* words, const char* const* options,
                                    size_t option_count) {
   for (size_t i = 0; i < option_count; ++i) {
-    const char* value = "";
-    const translation* entry = find_translation(options[i], &value);
-    if (is_dropped_pair(options[i])) {
-      ++i;
-    } else if (!entry) {
+    const char* name = options[i];
+    const char* value = NULL;
+    translation entry;
+    name += *name == '-' ? 1 + (name[1] == '-') : 0;
+    if (name == options[i] || !find_translation(name, &entry, &value)) {
       ons__words_append(words, options[i]);
-    } else if (entry->joined) {
-      ons__words_append_joined(words, entry->replacement, value);
+      continue;
+    }
+    if (entry.takes_value && !value) {
+      if (++i == option_count) return;
+      value = options[i];
+    }
+    if (!entry.replacement) {
+      ons__words_append_split(words, value, ",");
+    } else if (entry.takes_value && *entry.replacement) {
+      ons__words_append_joined(words, entry.replacement, value);
     } else {
-      ons__words_append_split(words, entry->replacement, " ");
+      ons__words_append_split(words, entry.replacement, " ");
     }
   }
 }

@@ -8,8 +8,8 @@
 /* What every compile gets. A later option wins over these. */
 void ons__host_options_append_defaults(ons__words* words, ons__host_family family);
 
-/* The user's, which are spelt for NVRTC: options of its alone are dropped or translated,
- * all others passed on. */
+/* The user's, which are spelt for NVRTC: what it and nvcc document is translated, or left
+ * out where it only means something to a device; all else is passed on. */
 void ons__host_options_append_user(ons__words* words, const char* const* options,
                                    size_t option_count);
 

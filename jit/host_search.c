@@ -23,18 +23,11 @@ static void note(search* self, const char* origin, const char* text, const char*
                       *text && *origin ? " " : "", text, reason);
 }
 
-/* Fills the version from the compiler's own macros; false where it is neither GCC nor
- * clang. */
+/* By the compiler's own macros; false where it is neither GCC nor clang. */
 static bool identify(const char* macros, ons__host_command* command) {
   if (!strstr(macros, "#define __GNUC__ ")) return false;
   command->family =
       strstr(macros, "#define __clang__ ") ? ONS__HOST_CLANG : ONS__HOST_GCC;
-  const char* version = strstr(macros, "#define __VERSION__ \"");
-  if (version) {
-    version += strlen("#define __VERSION__ \"");
-    snprintf(command->version, sizeof(command->version), "%.*s",
-             (int)strcspn(version, "\""), version);
-  }
   return true;
 }
 

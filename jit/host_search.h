@@ -11,7 +11,6 @@ typedef enum ons__host_family { ONS__HOST_CLANG = 1, ONS__HOST_GCC = 2 } ons__ho
 typedef struct ons__host_command {
   ons__words words; /* words.items[0] is the program's path */
   ons__host_family family;
-  char version[96]; /* as the compiler's __VERSION__ says */
 } ons__host_command;
 
 typedef struct ons__host_search_options {

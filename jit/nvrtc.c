@@ -14,7 +14,7 @@ struct ons__nvrtc {
   ons__mutex mutex; /* guards what is below until it is set; never held during a search */
   bool loaded;
   ons__nvrtc_library library;
-  char* include_folders; /* NULL: not searched yet */
+  char* include_folders; /* NULL: none found yet */
 };
 
 /* One compile, and what came back of its latest try. */
@@ -67,6 +67,8 @@ static ons_status get_library(ons__nvrtc* nvrtc, ons_error* error) {
   return ONS_STATUS_OK;
 }
 
+/* A search that finds nothing is repeated as well: a toolkit may be installed meanwhile.
+ */
 static const char* get_include_folders(ons__nvrtc* nvrtc) {
   ons__mutex_lock(&nvrtc->mutex);
   const char* known = nvrtc->include_folders;
@@ -78,7 +80,7 @@ static const char* get_include_folders(ons__nvrtc* nvrtc) {
   ons__nvrtc_find_includes(&nvrtc->config, &folders);
   char* found = ons__string_take(&folders);
   ons__mutex_lock(&nvrtc->mutex);
-  if (!nvrtc->include_folders) {
+  if (!nvrtc->include_folders && found && found[0]) {
     nvrtc->include_folders = found;
     found = NULL;
   }

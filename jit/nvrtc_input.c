@@ -8,16 +8,6 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 
-/* The file name goes into a string literal of the source. */
-static void append_literal(ons__string* text, const char* name) {
-  ons__string_append(text, "\"");
-  for (; *name; ++name) {
-    if (*name == '"' || *name == '\\') ons__string_append(text, "\\");
-    ons__string_append_bytes(text, *name == '\n' ? " " : name, 1);
-  }
-  ons__string_append(text, "\"");
-}
-
 /* `ons_sig` must be a kernel itself: NVRTC lowers no other function's name. */
 static bool make_text(ons__nvrtc_input* input) {
   ons__string text;
@@ -26,7 +16,7 @@ static bool make_text(ons__nvrtc_input* input) {
                      "#include <onstream/kernel.h>\n"
                      "template <typename ons_type_> __global__ void ons_sig() {}\n"
                      "#line 1 ");
-  append_literal(&text, input->request->name);
+  ons__string_append_quoted(&text, input->request->name);
   ons__string_append(&text, "\n");
   ons__string_append(&text, input->request->source);
   input->text = ons__string_take(&text);

@@ -20,19 +20,8 @@ typedef struct body {
 
 /* ---- tokens ----------------------------------------------------------------------- */
 
-/* The punctuation character; 0 for other tokens, "->" among them. */
-static char punctuation(const ons__token* token) {
-  bool is_one = token->kind == ONS__TOKEN_OTHER && *token->begin != '-';
-  return is_one ? *token->begin : '\0';
-}
-
 static bool is_word(const ons__token* token, const char* text) {
   return token->kind == ONS__TOKEN_IDENTIFIER && ons__token_is(token, text);
-}
-
-static int bracket_step(char c) {
-  if (c == '(' || c == '[' || c == '{') return 1;
-  return c == ')' || c == ']' || c == '}' ? -1 : 0;
 }
 
 /* Where no statement goes on. */
@@ -44,7 +33,7 @@ static bool is_end(const ons__token* token) {
 static bool skip_brackets(ons__lexer* lexer, ons__token* token) {
   size_t depth = 0;
   do {
-    int step = bracket_step(punctuation(token));
+    int step = ons__bracket_step(ons__token_punctuation(token));
     if (is_end(token)) return false;
     depth += step > 0;
     depth -= step < 0;
@@ -85,25 +74,26 @@ static bool read_condition(const body* self, ons__lexer* lexer, const char** out
   size_t depth = 1;
   ons__token open = ons__lexer_next(lexer);
   ons__token previous = open;
-  if (punctuation(&open) != '(') return false;
+  if (ons__token_punctuation(&open) != '(') return false;
   for (;; previous = *token) {
     *token = ons__lexer_next(lexer);
-    char c = punctuation(token);
+    char c = ons__token_punctuation(token);
     bool is_identifier = token->kind == ONS__TOKEN_IDENTIFIER;
     if (is_end(token) || token->kind == ONS__TOKEN_DIRECTIVE) return false;
     if (c == ';' || c == '{' || c == '}' || (c == ',' && depth == 1)) return false;
     if (c == '=' && !is_comparison(token->begin)) return false;
     if (is_identifier && previous.kind == ONS__TOKEN_IDENTIFIER) return false;
-    if (punctuation(&previous) == '[' && token->kind != ONS__TOKEN_LITERAL) return false;
+    if (ons__token_punctuation(&previous) == '[' && token->kind != ONS__TOKEN_LITERAL)
+      return false;
     has_index = has_index || (is_identifier && is_index(self, token));
     has_relation = has_relation || c == '<' || c == '>';
-    depth += bracket_step(c) > 0;
-    depth -= bracket_step(c) < 0;
+    depth += ons__bracket_step(c) > 0;
+    depth -= ons__bracket_step(c) < 0;
     if (depth == 0) break;
   }
   *out_begin = open.end;
   *out_end = token->begin;
-  bool is_closed = punctuation(token) == ')';
+  bool is_closed = ons__token_punctuation(token) == ')';
   *token = ons__lexer_next(lexer);
   return is_closed && has_index && has_relation;
 }
@@ -112,14 +102,14 @@ static bool read_condition(const body* self, ons__lexer* lexer, const char** out
 
 /* `return;` or `{ return; }`; `token` becomes what follows. */
 static bool skip_return(ons__lexer* lexer, ons__token* token) {
-  bool is_block = punctuation(token) == '{';
+  bool is_block = ons__token_punctuation(token) == '{';
   if (is_block) *token = ons__lexer_next(lexer);
   if (!is_word(token, "return")) return false;
   *token = ons__lexer_next(lexer);
-  if (punctuation(token) != ';') return false;
+  if (ons__token_punctuation(token) != ';') return false;
   *token = ons__lexer_next(lexer);
   if (!is_block) return true;
-  if (punctuation(token) != '}') return false;
+  if (ons__token_punctuation(token) != '}') return false;
   *token = ons__lexer_next(lexer);
   return true;
 }
@@ -128,13 +118,14 @@ static bool skip_return(ons__lexer* lexer, ons__token* token) {
 static bool skip_statement(ons__lexer* lexer, ons__token* token) {
   while (is_word(token, "for") || is_word(token, "while")) {
     *token = ons__lexer_next(lexer);
-    if (punctuation(token) != '(' || !skip_brackets(lexer, token)) return false;
+    if (ons__token_punctuation(token) != '(' || !skip_brackets(lexer, token))
+      return false;
   }
-  if (punctuation(token) == '{') return skip_brackets(lexer, token);
+  if (ons__token_punctuation(token) == '{') return skip_brackets(lexer, token);
   for (;;) {
-    char c = punctuation(token);
-    if (is_end(token) || bracket_step(c) < 0 || is_word(token, "if")) return false;
-    if (bracket_step(c) > 0) {
+    char c = ons__token_punctuation(token);
+    if (is_end(token) || ons__bracket_step(c) < 0 || is_word(token, "if")) return false;
+    if (ons__bracket_step(c) > 0) {
       if (!skip_brackets(lexer, token)) return false;
       continue;
     }
@@ -150,7 +141,7 @@ static const char* choose_mark(ons__lexer lexer, ons__token token) {
   if (skip_return(&after_return, &next)) {
     return is_word(&next, "else") ? NULL : "::ons_cpu_guard_return(bool(";
   }
-  bool is_last = skip_statement(&lexer, &token) && punctuation(&token) == '}';
+  bool is_last = skip_statement(&lexer, &token) && ons__token_punctuation(&token) == '}';
   return is_last ? "::ons_cpu_guard(bool(" : NULL;
 }
 
@@ -161,7 +152,7 @@ static const char* choose_mark(ons__lexer lexer, ons__token token) {
 static bool enter(ons__lexer* lexer, ons__token* token) {
   *token = ons__lexer_next(lexer);
   for (;;) {
-    char c = punctuation(token);
+    char c = ons__token_punctuation(token);
     if (is_end(token) || c == ';' || c == '}') return false;
     if (c == '{') return true;
     if (c == '(' || c == '[') {
@@ -181,8 +172,8 @@ static void end_statement(body* self) {
 
 /* Keeps track of brackets, and of what is assigned to whom at the top level. */
 static void follow(body* self, const ons__token* previous, const ons__token* token) {
-  char c = punctuation(token);
-  int step = bracket_step(c);
+  char c = ons__token_punctuation(token);
+  int step = ons__bracket_step(c);
   self->depth += step > 0;
   self->depth -= step < 0;
   self->has_subscript = self->has_subscript || c == '[';

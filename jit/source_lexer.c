@@ -210,6 +210,26 @@ bool ons__token_is(const ons__token* token, const char* text) {
   return ons__token_equals(token, text, strlen(text));
 }
 
+char ons__token_punctuation(const ons__token* token) {
+  bool is_one = token->kind == ONS__TOKEN_OTHER && *token->begin != '-';
+  return is_one ? *token->begin : '\0';
+}
+
+int ons__bracket_step(char punctuation) {
+  switch (punctuation) {
+    case '(':
+    case '[':
+    case '{':
+      return 1;
+    case ')':
+    case ']':
+    case '}':
+      return -1;
+    default:
+      return 0;
+  }
+}
+
 size_t ons__token_copy(const ons__token* token, char* out_text) {
   size_t length = 0;
   for (const char* at = token->begin; at != token->end; at = next(at)) {

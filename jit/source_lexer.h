@@ -43,6 +43,12 @@ ons__token ons__lexer_next(ons__lexer* lexer);
 bool ons__token_is(const ons__token* token, const char* text);
 bool ons__token_equals(const ons__token* token, const char* text, size_t length);
 
+/* The character of punctuation; 0 for other tokens, "->" among them. */
+char ons__token_punctuation(const ons__token* token);
+
+/* 1 for an opening bracket of any kind, -1 for a closing one, 0 for all else. */
+int ons__bracket_step(char punctuation);
+
 /* Writes the spelling without line continuations, at most end - begin bytes and no
  * terminator; returns the number of bytes. */
 size_t ons__token_copy(const ons__token* token, char* out_text);

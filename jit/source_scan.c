@@ -19,12 +19,11 @@ typedef struct position {
 } position;
 
 typedef struct scope {
-  ons__token
-      name;       /* ONS__TOKEN_END: has none, or one that names may leave out (inline) */
-  size_t parent;  /* index + 1 */
-  position outer; /* where its closing brace leads back to */
+  ons__token name; /* ONS__TOKEN_END: has none, or one that names may leave out (unnamed,
+                      inline) */
+  size_t parent;   /* index + 1 */
+  position outer;  /* where its closing brace leads back to */
   int depth;
-  bool is_anonymous; /* or is inside an unnamed namespace */
 } scope;
 
 typedef enum template_state {
@@ -112,12 +111,7 @@ static bool at_word(const scanner* s, const char* text) {
 
 static bool at_kernel(const scanner* s) { return at_word(s, "__global__"); }
 
-/* The punctuation character at hand; 0 for other tokens ("->" among them) and at the end.
- */
-static char punctuation(const scanner* s) {
-  bool is_one = s->token.kind == ONS__TOKEN_OTHER && *s->token.begin != '-';
-  return is_one ? *s->token.begin : '\0';
-}
+static char punctuation(const scanner* s) { return ons__token_punctuation(&s->token); }
 
 static void append_name(name_text* name, const ons__token* token) {
   size_t room = sizeof(name->text) - name->length;
@@ -154,16 +148,11 @@ static void advance(scanner* s) {
   if (s->no_memory) s->token.kind = ONS__TOKEN_END;
 }
 
-static int bracket_step(char c) {
-  if (c == '(' || c == '[' || c == '{') return 1;
-  return c == ')' || c == ']' || c == '}' ? -1 : 0;
-}
-
 /* Past the closing bracket of the one at hand. Gives up where a kernel begins. */
 static void skip_brackets(scanner* s) {
   size_t depth = 0;
   do {
-    int step = bracket_step(punctuation(s));
+    int step = ons__bracket_step(punctuation(s));
     depth += step > 0;
     depth -= step < 0;
     advance(s);
@@ -214,13 +203,11 @@ static const scope* current_scope(const scanner* s) {
 }
 
 /* Enters a scope that its closing brace leaves towards `outer`. False at the limits. */
-static bool enter_scope(scanner* s, const ons__token* name, bool is_anonymous,
-                        position outer) {
+static bool enter_scope(scanner* s, const ons__token* name, position outer) {
   const scope* parent = current_scope(s);
   scope entered = {.parent = s->position.scope, .outer = outer, .depth = 1};
   if (name) entered.name = *name;
   if (parent) entered.depth += parent->depth;
-  entered.is_anonymous = is_anonymous || (parent && parent->is_anonymous);
   if (entered.depth > kMaxScopeDepth) return false;
   if (!grow(s, (void**)&s->scopes, sizeof(*s->scopes), s->scope_count,
             &s->scope_capacity)) {
@@ -251,7 +238,7 @@ static void handle_namespace(scanner* s, bool is_inline) {
     if (at_word(s, "inline")) {
       is_inline = true;
     } else if (s->token.kind == ONS__TOKEN_IDENTIFIER && !at_kernel(s)) {
-      ok = enter_scope(s, is_inline ? NULL : &s->token, false, outer);
+      ok = enter_scope(s, is_inline ? NULL : &s->token, outer);
       is_named = true;
       is_inline = false;
     } else if (s->token.kind != ONS__TOKEN_SCOPE) {
@@ -259,7 +246,7 @@ static void handle_namespace(scanner* s, bool is_inline) {
     }
     advance(s);
   }
-  if (ok && punctuation(s) == '{' && (is_named || enter_scope(s, NULL, true, outer))) {
+  if (ok && punctuation(s) == '{' && (is_named || enter_scope(s, NULL, outer))) {
     advance(s);
   } else {
     s->position = outer;
@@ -349,7 +336,7 @@ static void read_word(const ons__token* word, parameter* one, parameters* all) {
 
 /* Brackets and template argument lists, in default values as well. */
 static void track_nesting(char c, parameter* one) {
-  int step = bracket_step(c);
+  int step = ons__bracket_step(c);
   if (step > 0) ++one->depth;
   if (step < 0 && one->depth > 0) --one->depth;
   if (one->depth > 0) return;
@@ -492,7 +479,6 @@ static void read_declaration(scanner* s, declaration* d) {
 }
 
 static void add_found(scanner* s, declaration* d) {
-  const scope* current = current_scope(s);
   char* name = qualified_name(s, &d->name);
   if (!name) return;
   if (!grow(s, (void**)&s->found, sizeof(*s->found), s->found_count,
@@ -503,7 +489,6 @@ static void add_found(scanner* s, declaration* d) {
   s->found[s->found_count] = (found){
       .kernel = {.name = name,
                  .is_template = s->template_state == TEMPLATE,
-                 .is_anonymous = current && current->is_anonymous,
                  .parameter_names = d->parameters.names,
                  .parameter_count = d->parameters.count},
       .types = d->parameters.types,
@@ -549,7 +534,7 @@ static void handle_extern(scanner* s) {
   advance(s);
   if (s->token.kind != ONS__TOKEN_LITERAL) return;
   advance(s);
-  if (punctuation(s) == '{' && enter_scope(s, NULL, false, s->position)) advance(s);
+  if (punctuation(s) == '{' && enter_scope(s, NULL, s->position)) advance(s);
 }
 
 static void handle_word(scanner* s, bool after_inline) {

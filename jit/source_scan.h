@@ -10,11 +10,10 @@
 #include <stddef.h>
 
 typedef struct ons__scanned_kernel {
-  char* name; /* qualified by its namespaces (not by inline ones), "ns::axpy"; without
-                 template arguments */
+  char* name; /* qualified by its namespaces (not by inline or unnamed ones), "ns::axpy";
+                 without template arguments */
   bool is_template;       /* needs arguments to be named */
   bool is_overloaded;     /* the same name is scanned with another parameter list */
-  bool is_anonymous;      /* inside an unnamed namespace (the name leaves it out) */
   char** parameter_names; /* one per parameter, NULL entries for unnamed ones */
   size_t parameter_count;
 } ons__scanned_kernel;

@@ -70,8 +70,7 @@ typedef ons_status ons__capture_state_fn(ons__device* device, void* stream,
                                          ons__capture_state* out_state, ons_error* error);
 
 typedef struct ons__backend_ops {
-  const char* name;         /* "cuda", "cpu" */
-  DLDeviceType device_type; /* of its own memory */
+  const char* name; /* "cuda", "cpu" */
 
   void (*destroy)(ons__backend* backend);
 

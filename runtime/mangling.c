@@ -325,7 +325,8 @@ static ons__type* parse_function(parser* p) {
   list parameters = {0};
   if (*p->at == 'v' && p->at[1] == 'E') ++p->at;
   while (!take(p, 'E')) {
-    if (*p->at == 'z') return fail(p, "a variable number of parameters");
+    if (*p->at == 'z')
+      return fail(p, "a variable number of parameters; declare each of them");
     if (!append(p, &parameters, parse_type(p))) return NULL;
   }
   ons__type* function = new_node(p, ONS__TYPE_FUNCTION, result, parameters.head);

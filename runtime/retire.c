@@ -107,6 +107,19 @@ static void hold(ons__retire_list* list, const ons__retired* retired) {
   atomic_fetch_add_explicit(&list->held_count, retired->count, memory_order_relaxed);
 }
 
+/* At the end, so that what waits for a slow stream does not hide the rest. */
+static void attach(ons__retire_list* list, ons__retired* first, ons__retired* last) {
+  if (!first) return;
+  ons__mutex_lock(&list->mutex);
+  if (list->last) {
+    list->last->next = first;
+  } else {
+    list->first = first;
+  }
+  list->last = last;
+  ons__mutex_unlock(&list->mutex);
+}
+
 ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, void* stream,
                               ons_error* error) {
   if (!retired->event) { /* a device without streams: the launch is over */
@@ -117,15 +130,8 @@ ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, voi
   ons_status status =
       ops_of(list)->event_record(list->device, retired->event, stream, error);
   if (status) return status;
-  ons__mutex_lock(&list->mutex);
-  if (list->last) {
-    list->last->next = retired;
-  } else {
-    list->first = retired;
-  }
-  list->last = retired;
   hold(list, retired);
-  ons__mutex_unlock(&list->mutex);
+  attach(list, retired, retired);
   return ONS_STATUS_OK;
 }
 
@@ -171,16 +177,6 @@ static ons__retired* detach(ons__retire_list* list, size_t limit) {
   }
   ons__mutex_unlock(&list->mutex);
   return chain;
-}
-
-/* Puts back, in front, what the device is not past. */
-static void attach(ons__retire_list* list, ons__retired* first, ons__retired* last) {
-  if (!first) return;
-  ons__mutex_lock(&list->mutex);
-  last->next = list->first;
-  list->first = first;
-  if (!list->last) list->last = last;
-  ons__mutex_unlock(&list->mutex);
 }
 
 static void release_chain(ons__retire_list* list, ons__retired* chain) {

@@ -254,7 +254,10 @@ static void set_pointer(const ons__type* pointer, ons__parameter* parameter) {
   }
 }
 
-/* These return NULL, or what is wrong with the type, for an error message. */
+static const char kDeclareAnother[] = "declare a value or a pointer";
+
+/* These return NULL, or what is wrong with the type and what to do, for an error message.
+ */
 
 /* Lies as {T* data; Index shape[N]; Index strides[N];}. */
 static const char* set_view(const ons__type* view, ons__parameter* parameter) {
@@ -264,13 +267,16 @@ static const char* set_view(const ons__type* view, ons__parameter* parameter) {
   int rank = small_literal(argument(view, 1), UINT8_MAX);
   element found = {0};
   element index_found = {0};
-  if (!target || !index || rank < 0) return "not an ons::view<T, N, Index>";
+  if (!target || !index || rank < 0) {
+    return "declare it as ons::view<T, N> with N from 1 to 255";
+  }
   if (!find_element(index, &index_found) || index_found.dtype.code != kDLInt ||
       index_found.dtype.bits < 32 || index_found.dtype.bits > 64) {
-    return "an ons::view takes int or long long for its index type";
+    return "declare its index type as int or long long";
   }
   if (!find_element(unqualified(target, &qualifiers), &found)) {
-    return "an ons::view takes elements of a type that tensors can have";
+    return "an ons::view takes elements of a type that tensors have; declare S* for raw "
+           "bytes";
   }
   parameter->kind = ONS_PARAMETER_VIEW;
   parameter->dtype = found.dtype;
@@ -293,7 +299,7 @@ static bool is_number(DLDataType dtype) {
 
 static const char* set_value(const ons__type* type, ons__parameter* parameter) {
   element found = {0};
-  if (is_builtin(type, "void")) return "not a type that a parameter can have";
+  if (is_builtin(type, "void")) return kDeclareAnother;
   if (is_builtin(type, "decltype(nullptr)")) found.size_bytes = found.align_bytes = 8;
   (void)find_element(type, &found);
   bool is_scalar = found.size_bytes && is_number(found.dtype);
@@ -314,13 +320,13 @@ static const char* set_parameter(const ons__type* type, ons__parameter* paramete
     case ONS__TYPE_RVALUE_REFERENCE:
       return "a reference would refer to host memory; declare a value or a pointer";
     case ONS__TYPE_MEMBER_POINTER:
-      return "pointers to members are not supported";
+      return "a pointer to a member; declare an index or an offset";
     case ONS__TYPE_BUILTIN:
     case ONS__TYPE_NAME:
     case ONS__TYPE_TEMPLATE:
       return is_view(plain) ? set_view(plain, parameter) : set_value(plain, parameter);
     default:
-      return "not a type that a parameter can have";
+      return kDeclareAnother;
   }
 }
 
@@ -332,7 +338,7 @@ static ons_status fill_parameters(const ons__type* list, ons__signature* signatu
     if (!parameter->type) return ons__error_no_memory(error);
     const char* problem = set_parameter(list->first, parameter);
     if (problem) {
-      return ons__error_set(error, ONS_STATUS_UNSUPPORTED, "parameter %zu, '%s': %s",
+      return ons__error_set(error, ONS_STATUS_UNSUPPORTED, "parameter %zu (%s): %s",
                             i + 1, parameter->type, problem);
     }
   }
@@ -348,8 +354,13 @@ ons_status ons__signature_parse(const ons_allocator* allocator, const char* mang
   if (status != ONS_STATUS_OK) return status;
 
   if (!is_builtin(tree.function->first, "void")) {
+    char* result = ons__type_spell(allocator, tree.function->first);
+    if (!result) goto no_memory;
     status = ons__error_set(error, ONS_STATUS_UNSUPPORTED,
-                            "a kernel returns void, which '%s' does not", mangled);
+                            "it returns %s; declare it void and write results through a "
+                            "pointer",
+                            result);
+    ons__free(allocator, result);
     goto fail;
   }
   signature = ons__alloc(allocator, sizeof(*signature));

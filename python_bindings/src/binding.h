@@ -92,9 +92,9 @@ enum {
   ONSPY_FREE_LAUNCHERS = 16,
   ONSPY_STACK_ARGUMENTS = 24, /* more go to the heap */
   ONSPY_TEMPORARIES = 4,      /* of an output: placed, its model, its extents, its own */
-  ONSPY_RELEASE_GIL_THREADS = 1
-                              << 14 /* CPU launches of at least so many threads run
-                                       without the GIL; giving it up costs about 100 ns */
+  /* CPU launches of at least so many threads run without the GIL; giving it up costs
+   * about 100 ns. */
+  ONSPY_RELEASE_GIL_THREADS = 1 << 14
 };
 
 typedef struct onspy_state {
@@ -196,37 +196,30 @@ typedef enum onspy_library {
   ONSPY_LIBRARY_NUMBA
 } onspy_library;
 
-/* How torch is asked what its exchange table does not look at; see torch.c. */
+/* Where torch keeps what its exchange table does not look at; see torch.c. */
 typedef struct onspy_torch {
-  size_t offset; /* of the C++ tensor in the Python object; 0: ask slowly */
-  bool (*is_neg)(const void* tensor);
-  bool (*is_conj)(const void* tensor);
-  bool (*requires_grad)(const void* implementation);
-  PyGetSetDef* grad_getset; /* these: only for asking slowly */
-  PyCFunction neg_method;
-  PyCFunction conj_method;
+  uint32_t offset; /* of the C++ object's address in the Python object; 0: not known */
+  uint32_t marks_word; /* of the C++ object: has a bit for lazy views */
+  uint32_t
+      grad_word;  /* ditto: null as long as autograd has nothing to do with the tensor */
+  uint64_t marks; /* the bits of negated and conjugated views */
 } onspy_torch;
 
 enum { ONSPY_TORCH_REQUIRES_GRAD = 1, ONSPY_TORCH_NEG = 2, ONSPY_TORCH_CONJ = 4 };
 
-/* |tensor_class| is torch.Tensor. False without an exception where torch cannot be asked.
- */
-bool onspy_torch_find(PyTypeObject* tensor_class, onspy_torch* out_torch);
-int onspy_torch_ask_slowly(const onspy_torch* torch, PyObject* tensor);
+/* |tensor_class| is torch.Tensor. Raises nothing. */
+void onspy_torch_find(PyTypeObject* tensor_class, onspy_torch* out_torch);
 
-/* The ONSPY_TORCH_* that hold for a tensor; -1 with an exception. Only what matters is
- * asked: whether autograd watches a tensor that is written, whether a complex one is
- * conjugated. */
-static inline int onspy_torch_ask(const onspy_torch* torch, PyObject* tensor,
-                                  bool is_written, bool is_complex) {
-  if (torch->offset == 0) return onspy_torch_ask_slowly(torch, tensor);
-  const char* object = (const char*)tensor + torch->offset;
-  int marks = torch->is_neg(object) ? ONSPY_TORCH_NEG : 0;
-  if (is_written && torch->requires_grad(*(const void* const*)object)) {
-    marks |= ONSPY_TORCH_REQUIRES_GRAD;
-  }
-  if (is_complex && torch->is_conj(object)) marks |= ONSPY_TORCH_CONJ;
-  return marks;
+/* Asks torch: the ONSPY_TORCH_* that hold for a tensor; -1 with an exception. */
+int onspy_torch_ask(PyObject* tensor);
+
+/* Nothing to ask about: no lazy view, and if it is written, no business of autograd's. */
+static inline bool onspy_torch_is_plain(const onspy_torch* torch, PyObject* tensor,
+                                        bool is_written) {
+  if (torch->offset == 0) return false;
+  const uint64_t* object = *(const uint64_t* const*)((const char*)tensor + torch->offset);
+  return (object[torch->marks_word] & torch->marks) == 0 &&
+         (!is_written || object[torch->grad_word] == 0);
 }
 
 /* What is known of an exact type. Immutable, and owned by the state for its whole life,
@@ -235,9 +228,12 @@ struct onspy_producer {
   PyTypeObject* type; /* strong: its address cannot be reused */
   onspy_kind kind;
   onspy_library library;
-  bool has_dlpack;
+  DLPackDLTensorFromPyObjectNoSync
+      borrow; /* these two: of `exchange`, beside what a call reads */
+  DLPackCurrentWorkStream work_stream;
+  onspy_torch torch; /* of torch's types only */
   const DLPackExchangeAPI* exchange;
-  onspy_torch torch;             /* of torch's types only */
+  bool has_dlpack;
   intptr_t (*cupy_stream)(void); /* of the current device; NULL with several devices */
 };
 
@@ -274,13 +270,25 @@ typedef struct onspy_call {
   void* stream;
 } onspy_call;
 
+/* Would a launch on the CPU be long enough to give the GIL up for? */
+static inline bool onspy_launch_is_long(const ons_launch* launch) {
+  double threads = 1;
+  for (int i = 0; i < 3; ++i) threads *= (double)launch->grid[i] * launch->block[i];
+  return threads >= ONSPY_RELEASE_GIL_THREADS;
+}
+
+/* Launches if all is plain and goes well; else nothing has been done and nothing is
+ * raised. */
+ONSPY_HOT bool onspy_call_fast(const onspy_kernel* kernel, const ons_launch* launch,
+                               PyObject* const* objects, size_t count);
+
 /* Calls |kernel| on the objects; returns the outputs or None. */
 ONSPY_HOT PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
-                            PyObject* const* objects, size_t count);
+                                      PyObject* const* objects, size_t count);
 
 /* Fills args[index] from an object through its exchange table, checks included. */
 ONSPY_HOT bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
-                         const onspy_producer* producer);
+                                   const onspy_producer* producer);
 /* Fills args[index] from any other kind; may leave it ONS_ARG_PENDING. */
 bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
                      const onspy_producer* producer);
@@ -364,11 +372,11 @@ PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* k
 /* Each returns NULL. */
 ONSPY_COLD void* onspy_raise(onspy_state* state, const ons_error* error);
 ONSPY_COLD void* onspy_raise_compile(onspy_module* module, const ons_error* error,
-                          const ons_blob* log);
+                                     const ons_blob* log);
 /* "kernel 'axpy', argument 2 ('x'): declared const float*, got MESSAGE"; an exception
  * that is already set becomes the cause. |kind| is one of the state's error classes. */
 ONSPY_COLD void* onspy_raise_argument(onspy_kernel* kernel, size_t index, PyObject* kind,
-                           const char* format, ...);
+                                      const char* format, ...);
 
 /* "... got a TYPE whose WHAT raised ...", with the exception that is set, which becomes
  * the cause; interrupts stay as they are. |object| may be the type itself. Returns false.

@@ -139,10 +139,7 @@ static bool prepare_for_arguments(onspy_call* call) {
 /* ---- launching -------------------------------------------------------------------- */
 
 static bool is_long(const onspy_call* call) {
-  const ons_launch* launch = call->launch;
-  double threads = 1;
-  for (int i = 0; i < 3; ++i) threads *= (double)launch->grid[i] * launch->block[i];
-  return !call->device_seen && threads >= ONSPY_RELEASE_GIL_THREADS;
+  return !call->device_seen && onspy_launch_is_long(call->launch);
 }
 
 static ons_status launch_once(const onspy_call* call, const ons_launch* launch,
@@ -245,6 +242,7 @@ static PyObject* call_with_heap(onspy_call* call) {
 
 PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
                             PyObject* const* objects, size_t count) {
+  if (onspy_call_fast(kernel, launch, objects, count)) Py_RETURN_NONE;
   /* The arrays are filled as far as they are used; zeroing them would cost more than
    * binding. */
   ons_arg args[ONSPY_STACK_ARGUMENTS];

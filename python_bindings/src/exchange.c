@@ -85,10 +85,9 @@ bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
     return false;
   }
   uint32_t traits = onspy_traits(call->kernel, index);
-  if (producer->library == ONSPY_LIBRARY_TORCH) {
-    int marks =
-        onspy_torch_ask(&producer->torch, object, traits & ONSPY_PARAMETER_WRITTEN,
-                        tensor->dtype.code == kDLComplex);
+  if (producer->library == ONSPY_LIBRARY_TORCH &&
+      !onspy_torch_is_plain(&producer->torch, object, traits & ONSPY_PARAMETER_WRITTEN)) {
+    int marks = onspy_torch_ask(object);
     if (marks < 0) return false;
     if (marks & ONSPY_TORCH_REQUIRES_GRAD) arg->flags |= ONS_ARG_REQUIRES_GRAD;
     if (marks & ~ONSPY_TORCH_REQUIRES_GRAD) return refuse_lazy_view(call, index, marks);

@@ -15,8 +15,8 @@ static onspy_launcher* launcher_alloc(onspy_state* state) {
   return (onspy_launcher*)PyObject_Init((PyObject*)self, type);
 }
 
-static ONSPY_HOT PyObject* launcher_vectorcall(PyObject* self, PyObject* const* args, size_t nargsf,
-                                     PyObject* kwnames);
+static ONSPY_HOT PyObject* launcher_vectorcall(PyObject* self, PyObject* const* args,
+                                               size_t nargsf, PyObject* kwnames);
 
 PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {
   Py_ssize_t parts = PyTuple_CheckExact(key) ? PyTuple_GET_SIZE(key) : 0;

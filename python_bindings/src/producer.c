@@ -161,9 +161,12 @@ static onspy_kind kind_of(onspy_state* state, onspy_producer* producer) {
   producer->has_dlpack = has_attribute(type, state->str_dlpack) &&
                          has_attribute(type, state->str_dlpack_device);
   if (table_is_trusted(state, type)) producer->exchange = exchange_of(state, producer);
-  if (producer->library == ONSPY_LIBRARY_TORCH && producer->exchange != NULL &&
-      !onspy_torch_find(find_base(state, type, "torch", "Tensor"), &producer->torch)) {
-    producer->exchange = NULL;
+  if (producer->exchange != NULL) {
+    producer->borrow = producer->exchange->dltensor_from_py_object_no_sync;
+    producer->work_stream = producer->exchange->current_work_stream;
+  }
+  if (producer->library == ONSPY_LIBRARY_TORCH) {
+    onspy_torch_find(find_base(state, type, "torch", "Tensor"), &producer->torch);
   }
   if (producer->exchange != NULL) return ONSPY_KIND_EXCHANGE;
   if (producer->library == ONSPY_LIBRARY_CUPY) producer->cupy_stream = find_cupy_stream();

@@ -1,110 +1,127 @@
-/* What torch's exchange table leaves unchecked, asked of torch itself.
+/* What torch's exchange table leaves unchecked.
  *
  * The table hands out the memory of lazily negated and conjugated views, whose values are
- * other ones, and of tensors that autograd watches. torch answers each question with a
- * function of a tensor's C++ object. Called directly they cost 2 to 3 ns; through
- * Python's descriptors 40 ns (requires_grad) and 100 ns (is_neg, which gives up the GIL).
- * Direct calls need the place of the C++ object in the Python object: it is found on a
- * tensor made for that, by its `_cdata`, which is that address in Python's words. Where
- * anything is not as expected the descriptors are asked. */
-#include <dlfcn.h>
+ * other ones, and of tensors that autograd watches. torch answers by requires_grad,
+ * is_neg() and is_conj(), 40 to 100 ns each, more than the rest of a call. All three are
+ * in the tensor's C++ object, whose address is its `_cdata`: a word with a bit for either
+ * view, and a pointer that is null as long as autograd has never touched the tensor.
+ * Where they are is learnt from torch when its first tensor comes: a tensor made for that
+ * is looked at before and after torch itself sets the bits. Reading two words costs about
+ * a nanosecond. If anything is not as expected, torch is asked in Python. */
 #include <string.h>
 
 #include "binding.h"
 
-static void* symbol(const char* library_name, const char* name) {
-  void* library = dlopen(library_name, RTLD_NOW | RTLD_NOLOAD);
-  void* address = library != NULL ? dlsym(library, name) : NULL;
-  if (library != NULL) dlclose(library); /* torch itself keeps it */
+/* What every version of the C++ object has at least; the bits have been well within it.
+ */
+enum { OBJECT_WORDS = 22 };
+
+static const uint64_t* object_of(PyObject* tensor) {
+  PyObject* number = PyObject_GetAttrString(tensor, "_cdata");
+  void* address = number != NULL ? PyLong_AsVoidPtr(number) : NULL;
+  Py_XDECREF(number);
   return address;
 }
 
-/* Where in the Python object the C++ object is: a pointer to the implementation. 0: not
- * found. */
-static size_t find_offset(PyObject* tensor) {
-  PyObject* number = PyObject_GetAttrString(tensor, "_cdata");
-  void* implementation = number != NULL ? PyLong_AsVoidPtr(number) : NULL;
-  Py_XDECREF(number);
-  PyErr_Clear();
+/* Where in the Python object the address of the C++ object is; 0: nowhere. */
+static uint32_t find_offset(PyObject* tensor, const uint64_t* object) {
   size_t end = (size_t)Py_TYPE(tensor)->tp_basicsize;
-  for (size_t offset = sizeof(PyObject);
-       implementation != NULL && offset + sizeof(void*) <= end; offset += sizeof(void*)) {
-    if (memcmp((char*)tensor + offset, &implementation, sizeof implementation) == 0) {
-      return offset;
-    }
+  for (size_t offset = sizeof(PyObject); offset + sizeof object <= end;
+       offset += sizeof object) {
+    if (memcmp((char*)tensor + offset, &object, sizeof object) == 0)
+      return (uint32_t)offset;
   }
   return 0;
 }
 
-static bool asks_right(const onspy_torch* torch, PyObject* tensor, bool expected) {
-  const void* implementation;
-  memcpy(&implementation, (char*)tensor + torch->offset, sizeof implementation);
-  return torch->requires_grad(implementation) == expected;
-}
-
-/* The functions of libtorch, tried out on a fresh tensor. */
-static bool find_direct(PyObject* tensor_class, onspy_torch* torch) {
-  void* neg = symbol("libtorch_cpu.so", "_ZN2at6native6is_negERKNS_6TensorE");
-  void* conj = symbol("libtorch_cpu.so", "_ZN2at6native7is_conjERKNS_6TensorE");
-  void* grad = symbol("libc10.so", "_ZNK3c1010TensorImpl13requires_gradEv");
-  if (neg == NULL || conj == NULL || grad == NULL) return false;
-  memcpy(&torch->is_neg, &neg, sizeof neg);
-  memcpy(&torch->is_conj, &conj, sizeof conj);
-  memcpy(&torch->requires_grad, &grad, sizeof grad);
-  PyObject* tensor = PyObject_CallNoArgs(tensor_class);
-  bool works = false;
-  if (tensor != NULL && (torch->offset = find_offset(tensor)) != 0) {
-    works = asks_right(torch, tensor, false);
-    PyObject* same = PyObject_CallMethod(tensor, "requires_grad_", NULL);
-    works = works && same == tensor && asks_right(torch, tensor, true);
-    Py_XDECREF(same);
+/* The one word that calling `change` on the tensor changes; -1 if there is not one. */
+static int changed_word(PyObject* tensor, const uint64_t* object, PyObject* change,
+                        PyObject* value, uint64_t* out_difference) {
+  uint64_t before[OBJECT_WORDS];
+  memcpy(before, object, sizeof before);
+  PyObject* done = PyObject_CallFunctionObjArgs(change, tensor, value, NULL);
+  if (done == NULL) return -1;
+  Py_DECREF(done);
+  int found = -1;
+  for (int i = 0; i < OBJECT_WORDS; ++i) {
+    if (object[i] == before[i]) continue;
+    if (found >= 0) return -1;
+    found = i;
+    *out_difference = object[i] ^ before[i];
   }
-  Py_XDECREF(tensor);
-  PyErr_Clear();
-  return works;
-}
-
-/* Python's own way to the same answers. */
-static bool find_descriptors(PyObject* tensor_class, onspy_torch* torch) {
-  PyObject* grad = PyObject_GetAttrString(tensor_class, "requires_grad");
-  PyObject* neg = PyObject_GetAttrString(tensor_class, "is_neg");
-  PyObject* conj = PyObject_GetAttrString(tensor_class, "is_conj");
-  bool found = grad != NULL && Py_IS_TYPE(grad, &PyGetSetDescr_Type) && neg != NULL &&
-               Py_IS_TYPE(neg, &PyMethodDescr_Type) && conj != NULL &&
-               Py_IS_TYPE(conj, &PyMethodDescr_Type);
-  if (found) {
-    PyMethodDef* neg_method = ((PyMethodDescrObject*)neg)->d_method;
-    PyMethodDef* conj_method = ((PyMethodDescrObject*)conj)->d_method;
-    found = neg_method->ml_flags == METH_NOARGS && conj_method->ml_flags == METH_NOARGS;
-    torch->grad_getset = ((PyGetSetDescrObject*)grad)->d_getset;
-    torch->neg_method = neg_method->ml_meth;
-    torch->conj_method = conj_method->ml_meth;
-  }
-  Py_XDECREF(grad);
-  Py_XDECREF(neg);
-  Py_XDECREF(conj);
-  PyErr_Clear();
   return found;
 }
 
-bool onspy_torch_find(PyTypeObject* tensor_class, onspy_torch* out_torch) {
+static bool is_one_bit(uint64_t word) { return word != 0 && (word & (word - 1)) == 0; }
+
+/* Learns the place of one bit from a setter of torch. */
+static bool find_bit(PyObject* tensor, PyObject* setter, int* out_word,
+                     uint64_t* out_bit) {
+  const uint64_t* object = object_of(tensor);
+  if (object == NULL) return false;
+  *out_word = changed_word(tensor, object, setter, Py_True, out_bit);
+  return *out_word >= 0 && is_one_bit(*out_bit);
+}
+
+static bool find_words(PyObject* real, PyObject* complex, PyObject* set_neg,
+                       PyObject* set_conj, PyObject* set_grad, onspy_torch* torch) {
+  int neg_word, conj_word;
+  uint64_t neg_bit, conj_bit, pointer;
+  if (!find_bit(real, set_neg, &neg_word, &neg_bit) ||
+      !find_bit(complex, set_conj, &conj_word, &conj_bit) || neg_word != conj_word) {
+    return false;
+  }
+  const uint64_t* object = object_of(real);
+  if (object == NULL) return false;
+  int grad_word = changed_word(real, object, set_grad, Py_True, &pointer);
+  if (grad_word < 0 || object[grad_word] != pointer)
+    return false; /* it was not null before */
+  torch->marks_word = (uint32_t)neg_word;
+  torch->grad_word = (uint32_t)grad_word;
+  torch->marks = neg_bit | conj_bit;
+  torch->offset = find_offset(real, object);
+  return torch->offset != 0;
+}
+
+void onspy_torch_find(PyTypeObject* tensor_class, onspy_torch* out_torch) {
   *out_torch = (onspy_torch){0};
-  if (find_direct((PyObject*)tensor_class, out_torch)) return true;
-  out_torch->offset = 0;
-  return find_descriptors((PyObject*)tensor_class, out_torch);
+  PyObject* helpers = PyImport_ImportModule("torch._C"); /* loaded long ago */
+  PyObject* set_neg = helpers ? PyObject_GetAttrString(helpers, "_set_neg") : NULL;
+  PyObject* set_conj = helpers ? PyObject_GetAttrString(helpers, "_set_conj") : NULL;
+  PyObject* set_grad = PyObject_GetAttrString((PyObject*)tensor_class, "requires_grad_");
+  PyObject* real = PyObject_CallNoArgs((PyObject*)tensor_class);
+  PyObject* complex = real ? PyObject_CallMethod(real, "cfloat", NULL) : NULL;
+  if (set_neg == NULL || set_conj == NULL || set_grad == NULL || complex == NULL ||
+      !find_words(real, complex, set_neg, set_conj, set_grad, out_torch)) {
+    *out_torch = (onspy_torch){0};
+  }
+  Py_XDECREF(complex);
+  Py_XDECREF(real);
+  Py_XDECREF(set_grad);
+  Py_XDECREF(set_conj);
+  Py_XDECREF(set_neg);
+  Py_XDECREF(helpers);
+  PyErr_Clear();
 }
 
-static int truth(PyObject* answer) {
+/* A bool attribute, or what a method of no arguments answers; -1 with an exception. */
+static int ask(PyObject* tensor, const char* name) {
+  PyObject* answer = PyObject_GetAttrString(tensor, name);
+  if (answer != NULL && PyCallable_Check(answer)) {
+    PyObject* method = answer;
+    answer = PyObject_CallNoArgs(method);
+    Py_DECREF(method);
+  }
   if (answer == NULL) return -1;
-  int flag = answer == Py_True;
+  int truth = PyObject_IsTrue(answer);
   Py_DECREF(answer);
-  return flag;
+  return truth;
 }
 
-int onspy_torch_ask_slowly(const onspy_torch* torch, PyObject* tensor) {
-  int grad = truth(torch->grad_getset->get(tensor, torch->grad_getset->closure));
-  int neg = grad < 0 ? -1 : truth(torch->neg_method(tensor, NULL));
-  int conj = neg < 0 ? -1 : truth(torch->conj_method(tensor, NULL));
+int onspy_torch_ask(PyObject* tensor) {
+  int grad = ask(tensor, "requires_grad");
+  int neg = grad < 0 ? -1 : ask(tensor, "is_neg");
+  int conj = neg < 0 ? -1 : ask(tensor, "is_conj");
   if (conj < 0) return -1;
   return (grad ? ONSPY_TORCH_REQUIRES_GRAD : 0) | (neg ? ONSPY_TORCH_NEG : 0) |
          (conj ? ONSPY_TORCH_CONJ : 0);

@@ -44,6 +44,15 @@ void ons__string_append(ons__string* string, const char* text) {
   ons__string_append_bytes(string, text, strlen(text));
 }
 
+void ons__string_append_quoted(ons__string* string, const char* text) {
+  ons__string_append(string, "\"");
+  for (; *text; ++text) {
+    if (*text == '"' || *text == '\\') ons__string_append(string, "\\");
+    ons__string_append_bytes(string, *text == '\n' ? " " : text, 1);
+  }
+  ons__string_append(string, "\"");
+}
+
 void ons__string_appendf(ons__string* string, const char* format, ...) {
   va_list args;
   va_start(args, format);

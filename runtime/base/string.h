@@ -18,6 +18,8 @@ typedef struct ons__string {
 void ons__string_init(ons__string* string, const ons_allocator* allocator);
 void ons__string_append(ons__string* string, const char* text);
 void ons__string_append_bytes(ons__string* string, const void* bytes, size_t length);
+/* As a string literal of C; newlines become blanks. */
+void ons__string_append_quoted(ons__string* string, const char* text);
 void ons__string_appendf(ons__string* string, const char* format, ...) ONS_PRINTF(2, 3);
 bool ons__string_ok(const ons__string* string);
 const char* ons__string_text(const ons__string* string); /* "" while empty; borrowed */

@@ -1,11 +1,10 @@
-/* Locks and once-only initialisation, over POSIX threads. */
+/* Locks, over POSIX threads. */
 #ifndef ONS_RUNTIME_BASE_THREAD_H_
 #define ONS_RUNTIME_BASE_THREAD_H_
 
 #include <pthread.h>
 
 typedef pthread_mutex_t ons__mutex;
-#define ONS__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 
 static inline void ons__mutex_init(ons__mutex* mutex) { pthread_mutex_init(mutex, NULL); }
 static inline void ons__mutex_lock(ons__mutex* mutex) { pthread_mutex_lock(mutex); }

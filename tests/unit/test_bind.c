@@ -22,11 +22,11 @@ static bool host_pointer_usable(ons__device* device, const void* pointer) {
   return pointer == pinned_pointer;
 }
 
-static const ons__backend_ops gpu_ops = {
-    .name = "cuda", .device_type = kDLCUDA, .host_pointer_usable = host_pointer_usable};
+static const ons__backend_ops gpu_ops = {.name = "cuda",
+                                         .host_pointer_usable = host_pointer_usable};
 static ons__backend gpu_backend = {.ops = &gpu_ops};
 static ons__device gpu = {.backend = &gpu_backend, .device = {kDLCUDA, 1}};
-static const ons__backend_ops cpu_ops = {.name = "cpu", .device_type = kDLCPU};
+static const ons__backend_ops cpu_ops = {.name = "cpu"};
 static ons__backend cpu_backend = {.ops = &cpu_ops};
 static ons__device cpu = {.backend = &cpu_backend, .device = {kDLCPU, 0}};
 

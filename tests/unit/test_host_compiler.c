@@ -233,6 +233,80 @@ Test(host_compiler, options_spelt_for_nvrtc) {
   ons__free(&fixture_allocator, log);
 }
 
+static void expect_options(const char* given, const char* expected) {
+  ons__words options, words;
+  ons__words_init(&options, NULL);
+  ons__words_init(&words, NULL);
+  ons__words_append_split(&options, given, " ");
+  ons__host_options_append_user(&words, (const char* const*)options.items, options.count);
+  char text[512] = "";
+  for (size_t i = 0; i < words.count; ++i) {
+    size_t length = strlen(text);
+    snprintf(text + length, sizeof(text) - length, "%s%s", i ? " " : "", words.items[i]);
+  }
+  cr_expect(eq(str, text, (char*)expected), "%s", given);
+  ons__words_clear(&options);
+  ons__words_clear(&words);
+}
+
+Test(host_compiler, options_of_devices_alone_are_left_out) {
+  /* All that NVRTC 13 documents, in both of its spellings, and what is nvcc's. */
+  static const char* const dropped[] = {
+      "--gpu-architecture=sm_90 --gpu-architecture sm_90 -arch=sm_90 -arch sm_90",
+      "--device-c -dc --device-w -dw --extensible-whole-program -ewp",
+      "--relocatable-device-code=true --relocatable-device-code true -rdc=true -rdc true",
+      "--generate-line-info -lineinfo --dopt=on -dopt=on -dopt --minimal -minimal",
+      "--Ofast-compile=max -Ofc=min --Ofast-compile max -Ofc min",
+      "--ptxas-options=-v --ptxas-options -v -Xptxas=-O1 -Xptxas -O1",
+      "--maxrregcount=32 -maxrregcount 32 --ftz=true -ftz=true --prec-sqrt=true",
+      "-prec-sqrt=false --prec-div=true -prec-div false --fmad=true -fmad=true",
+      "--extra-device-vectorization --modify-stack-limit=false -modify-stack-limit false",
+      "--dlink-time-opt -dlto --gen-opt-lto -gen-opt-lto --optix-ir -optix-ir",
+      "--jump-table-density=101 -jtd=5 -jtd 5 --no-cache -no-cache --frandom-seed=a",
+      "--device-stack-protector=true -device-stack-protector false -frandom-seed=a",
+      "--no-source-include -no-source-include --builtin-move-forward=true",
+      "-builtin-move-forward false --builtin-initializer-list=true --pch -pch",
+      "--create-pch=a -create-pch=a --use-pch=a -use-pch=a --pch-dir=/a -pch-dir=/a",
+      "--pch-verbose=true -pch-messages=false --instantiate-templates-in-pch=true",
+      "--restrict -restrict --device-as-default-execution-space -default-device",
+      "--device-int128 -device-int128 --device-float128 --optimization-info=inline",
+      "-opt-info=inline --display-error-number -err-no --no-display-error-number",
+      "-no-err-no --diag-error=1,2 -diag-error 1 --diag-suppress=1 -diag-suppress 177",
+      "--diag-warn=1 -diag-warn=1 --brief-diagnostics=true -brief-diag=true",
+      "--time=a.csv -time=a.csv --split-compile=2 -split-compile=2 --version-ident=true",
+      "--fdevice-syntax-only -fdevice-syntax-only --fdevice-time-trace=a",
+      "--expt-relaxed-constexpr --extended-lambda -expt-extended-lambda --threads 4",
+      "-gencode arch=compute_90,code=sm_90 --generate-code=arch=compute_90 -code=sm_90",
+      "-Xcudafe --display_error_number -forward-unknown-to-host-compiler"};
+  for (size_t i = 0; i < sizeof(dropped) / sizeof(*dropped); ++i) {
+    expect_options(dropped[i], "");
+  }
+}
+
+Test(host_compiler, options_of_both_are_translated) {
+  expect_options("--define-macro=A=1 --define-macro B -DC=2 -D D -D=E=3",
+                 "-DA=1 -DB -DC=2 -DD -DE=3");
+  expect_options("--undefine-macro=A --undefine-macro B -UC -U D -U=E",
+                 "-UA -UB -UC -UD -UE");
+  expect_options("--include-path=/a --include-path /b -I/c -I /d -I=/e",
+                 "-I/a -I/b -I/c -I/d -I/e");
+  expect_options("--pre-include=a.h --pre-include b.h -include c.h -include=d.h",
+                 "-includea.h -includeb.h -includec.h -included.h");
+  expect_options("--std=c++20 -std=c++14", "-std=c++20 -std=c++14");
+  expect_options("-G --device-debug -w --disable-warnings", "-g -g -w -w");
+  expect_options("--fmad=false -fmad=false", "-ffp-contract=off -ffp-contract=off");
+  expect_options("-Xcompiler -Wall,-fwrapv --compiler-options=-O2", "-Wall -fwrapv -O2");
+  expect_options("-Xptxas", ""); /* its value is missing */
+  expect_options("--define-macro", "");
+}
+
+Test(host_compiler, all_other_options_are_the_compilers) {
+  static const char others[] =
+      "-Wall -Wno-unused -Wreorder -fwrapv -fno-inline -march=native -mavx2 -O1 -O3 -g "
+      "-isystem /a -L/b -lm --no-such-option -arch64 -restricted -fmadness";
+  expect_options(others, others);
+}
+
 Test(host_compiler, fast_math_never_reaches_the_linker) {
   /* With it GCC links code that changes the loading thread's floating-point mode. */
   const char* options[] = {"-ffast-math", "--use_fast_math", "-Ofast",
@@ -319,7 +393,6 @@ Test(host_search, clang_comes_first) {
   cr_assert(eq(int, search(NULL, NULL, NULL, &command), 0), "%s", error.message);
   cr_expect(contains(command.words.items[0], "clang++"));
   cr_expect(eq(int, command.family, ONS__HOST_CLANG));
-  cr_expect(contains(command.version, "Clang") || contains(command.version, "clang"));
   ons__words_clear(&command.words);
 }
 

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "jit/nvrtc.h"
 #include "jit/nvrtc_log.h"
@@ -388,12 +390,36 @@ Test(nvrtc, out_of_memory_at_any_point, .timeout = 120) {
   cr_expect_gt(failures, 20);
 }
 
+/* Headers that are installed after a first compile are found by the next. */
+Test(nvrtc, a_search_without_result_is_repeated) {
+  char folder[] = "/tmp/ons-nvrtc-XXXXXX";
+  cr_assert_not_null(mkdtemp(folder));
+  char include[64], path[80];
+  snprintf(include, sizeof(include), "%s/include", folder);
+  snprintf(path, sizeof(path), "%s/late.h", include);
+  const ons__nvrtc_config config = {.include_path = include};
+  fixture f = setup("#include <late.h>\n__global__ void a(int* p) { *p = LATE; }\n");
+  ons__nvrtc_destroy(f.nvrtc);
+  cr_assert_eq(ons__nvrtc_create(&config, &f.nvrtc, NULL), ONS_STATUS_OK);
+  cr_expect_eq(compile(&f), ONS_STATUS_COMPILE_FAILED);
+  cr_assert_eq(mkdir(include, 0700), 0);
+  FILE* file = fopen(path, "w");
+  fputs("#define LATE 7\n", file);
+  fclose(file);
+  cr_expect_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
+  teardown(&f);
+  remove(path);
+  rmdir(include);
+  rmdir(folder);
+}
+
 static int count_calls(void* user_data, ons_locate_what what, char* out_path,
                        size_t capacity) {
   int* counts = user_data;
   ++counts[what];
-  (void)out_path, (void)capacity;
-  return 0;
+  if (what != ONS_LOCATE_CUDA_INCLUDE) return 0;
+  snprintf(out_path, capacity, "/tmp");
+  return 1;
 }
 
 Test(nvrtc, nothing_is_searched_for_a_source_without_includes) {

@@ -199,7 +199,7 @@ Test(path, missing_file) {
   size_t bytes = 0;
   error = (ons_error)ONS_ERROR_INIT;
   cr_assert(eq(int, ons__file_read(NULL, "/nowhere/file", &data, &bytes, &error),
-               ONS_STATUS_IO));
+               ONS_STATUS_NOT_FOUND));
   cr_assert(ne(ptr, strstr(error.message, "/nowhere/file"), NULL));
   cr_assert(eq(ptr, data, NULL));
   cr_assert(

@@ -148,6 +148,17 @@ Test(retire, polling_is_bounded) {
   cr_assert(ons__retire_destroy(&list));
 }
 
+/* What waits for a slow stream does not hide what is done. */
+Test(retire, polling_goes_on_behind_what_waits) {
+  fake_event* slow[] = {retire_two(), retire_two(), retire_two()};
+  retire_two()->passed = true;
+  for (int i = 0; i < 2; ++i) ons__retire_poll(&list);
+  cr_expect(eq(int, released, 2));
+  for (int i = 0; i < 3; ++i) slow[i]->passed = true;
+  cr_expect(eq(sz, ons__retire_collect(&list), 0));
+  cr_assert(ons__retire_destroy(&list));
+}
+
 Test(retire, many_at_once) {
   fake_event* events[100];
   for (int i = 0; i < 100; ++i) events[i] = retire_two();

@@ -414,24 +414,33 @@ Test(signature, views) {
   expect_parameter("FvN3ons4viewI6float2Li1EiEEE", 0,
                    "view float32x2|complex64 rank 1 index 32 16/8");
   expect_parameter("FvN2my4viewIfLi1EiEEE", 0, "struct void 0/0");
-  refuse("FvN3ons4viewI1SLi1EiEEE", "elements of a type that tensors can have");
-  refuse("FvN3ons4viewIfLi1EsEEE", "int or long long for its index type");
-  refuse("FvN3ons4viewIfLi1EjEEE", "int or long long for its index type");
-  refuse("FvN3ons4viewIfLi256EiEEE", "not an ons::view");
-  refuse("FvN3ons4viewIfLin1EiEEE", "not an ons::view");
-  refuse("FvN3ons4viewIfLi1EEEE", "not an ons::view");
+  refuse("FvN3ons4viewI1SLi1EiEEE",
+         "parameter 1 (ons::view<S, 1, int>): an ons::view takes elements of a type that "
+         "tensors have; declare S* for raw bytes");
+  refuse("FvN3ons4viewIfLi1EsEEE", "declare its index type as int or long long");
+  refuse("FvN3ons4viewIfLi1EjEEE", "declare its index type as int or long long");
+  refuse("FvfN3ons4viewIfLi256EiEEE",
+         "parameter 2 (ons::view<float, 256, int>): declare it as ons::view<T, N> with N "
+         "from "
+         "1 to 255");
+  refuse("FvN3ons4viewIfLin1EiEEE", "with N from 1 to 255");
+  refuse("FvN3ons4viewIfLi1EEEE", "with N from 1 to 255");
 }
 
 /* ---- what is refused -------------------------------------------------------------- */
 
 Test(signature, parameters_that_a_kernel_cannot_have) {
-  refuse("FvRKiE", "parameter 1, 'const int&': a reference would refer to host memory");
-  refuse("FvfOiE", "parameter 2, 'int&&': a reference");
-  refuse("FvM1SiE", "pointers to members");
-  refuse("FvvvE", "not a type that a parameter can have");
-  refuse("FvFvvEE", "not a type that a parameter can have");
-  refuse("FifE", "a kernel returns void");
-  refuse("Fvfz", "a variable number of parameters");
+  refuse(
+      "FvRKiE",
+      "parameter 1 (const int&): a reference would refer to host memory; declare a value "
+      "or a pointer");
+  refuse("FvfOiE", "parameter 2 (int&&): a reference");
+  refuse("FvM1SiE",
+         "parameter 1 (int S::*): a pointer to a member; declare an index or an offset");
+  refuse("FvvvE", "parameter 1 (void): declare a value or a pointer");
+  refuse("FvfFvvEE", "parameter 2 (void()): declare a value or a pointer");
+  refuse("FifE", "it returns int; declare it void and write results through a pointer");
+  refuse("Fvfz", "a variable number of parameters; declare each of them");
 }
 
 Test(signature, texts_that_are_not_read) {

@@ -15,7 +15,6 @@ static void describe(const ons__scanned_kernel* kernel, ons__string* text) {
   ons__string_append(text, kernel->name);
   if (kernel->is_template) ons__string_append(text, " template");
   if (kernel->is_overloaded) ons__string_append(text, " overloaded");
-  if (kernel->is_anonymous) ons__string_append(text, " anonymous");
   ons__string_append(text, "(");
   for (size_t i = 0; i < kernel->parameter_count; ++i) {
     if (i) ons__string_append(text, ", ");
@@ -118,9 +117,8 @@ Test(source_scan, namespaces) {
   expect("namespace a::inline v1 { __global__ void f() {} } __global__ void g() {}",
          "a::f(); g()");
   expect("inline namespace v1::b { __global__ void f() {} }", "b::f()");
-  expect("namespace { __global__ void f() {} } __global__ void g() {}",
-         "f anonymous(); g()");
-  expect("namespace { namespace b { __global__ void f() {} } }", "b::f anonymous()");
+  expect("namespace { __global__ void f() {} } __global__ void g() {}", "f(); g()");
+  expect("namespace { namespace b { __global__ void f() {} } }", "b::f()");
   expect(
       "namespace [[deprecated]] a __attribute__((visibility(\"default\"))) { __global__ "
       "void "

@@ -96,6 +96,16 @@ struct coordinates {
   coordinate x, y, z;
 };
 enum class flag : unsigned int {};
+
+// A bounds check in the loop over threads is a mask on every store. That costs nothing
+// with AVX-512; other processors are several times faster where the check is an exit of
+// the loop.
+#if defined(__AVX512VL__)
+constexpr bool leaves_at_bounds = false;
+#else
+constexpr bool leaves_at_bounds = true;
+#endif
+
 struct position {
   coordinates thread, block, block_size, grid_size;
   flag is_out;  // a thread of the row at hand has failed its bounds check
@@ -127,17 +137,53 @@ struct make_indices<0, I_...> {
   using type = indices<I_...>;
 };
 
+// ---- parameters ----
+
+// What a launch gives for a parameter of type T_: bytes, at any alignment. A reference,
+// or a class without a copy constructor, cannot be made from them.
+template <class T_>
+struct parameter {
+  static constexpr bool is_copyable = __is_constructible(T_, const T_&);
+  static constexpr uint32_t size_bytes = sizeof(T_);
+
+  explicit parameter(const void* source) { memcpy(bytes, source, sizeof(bytes)); }
+  const T_& value() const { return *reinterpret_cast<const T_*>(bytes); }
+
+  alignas(T_) unsigned char bytes[sizeof(T_)];
+};
+template <class T_>
+struct parameter<T_&> {
+  static constexpr bool is_copyable = false;
+};
+template <class T_>
+struct parameter<T_&&> {
+  static constexpr bool is_copyable = false;
+};
+
+template <class F_>
+struct is_callable {
+  static constexpr bool value = false;  // returns something, or has an ellipsis
+};
+template <class... P_>
+struct is_callable<void(P_...)> {
+  static constexpr bool value = (parameter<P_>::is_copyable && ...);
+};
+
 // ---- runners ----
 
-template <class F_, F_* kernel, bool is_guarded_>
-struct runner;
+// Of a kernel that cannot be called: only its signature is told.
+template <class F_, F_* kernel, bool is_guarded_, bool is_callable_>
+struct runner {
+  static constexpr uint32_t parameter_count = 0;
+  static constexpr const uint32_t* parameter_bytes = nullptr;
+  static constexpr ons_cpu_runner run = nullptr;
+};
 
 template <class... P_, void (*kernel)(P_...), bool is_guarded_>
-struct runner<void(P_...), kernel, is_guarded_> {
+struct runner<void(P_...), kernel, is_guarded_, true> {
   static constexpr uint32_t parameter_count = sizeof...(P_);
-  static constexpr uint32_t parameter_bytes[sizeof...(P_) + 1] = {sizeof(P_)..., 0};
-
-  static const char* signature() { return typeid(void(P_...)).name(); }
+  static constexpr uint32_t parameter_bytes[sizeof...(P_) + 1] = {
+      parameter<P_>::size_bytes..., 0};
 
   __attribute__((always_inline)) static inline void run_thread(int x, int y, int z,
                                                                P_... values) {
@@ -146,14 +192,12 @@ struct runner<void(P_...), kernel, is_guarded_> {
     kernel(values...);
   }
 
-  // The thread that fails a marked bounds check ends the first loop: the check is then an
-  // exit of the loop, and not a mask on every store, which is several times slower on
-  // processors without AVX-512.
+  // The thread that fails a marked bounds check ends the first loop.
   __attribute__((always_inline)) static inline void run_row(int size_x, int y, int z,
                                                             P_... values) {
     int x = 0;
     here.is_out = flag{0};
-    while (is_guarded_ && x < size_x) {
+    while (leaves_at_bounds && is_guarded_ && x < size_x) {
       run_thread(x++, y, z, values...);
       if (here.is_out != flag{0}) break;
     }
@@ -196,7 +240,7 @@ struct runner<void(P_...), kernel, is_guarded_> {
                                                            void* const* parameters,
                                                            uint64_t first, uint64_t last,
                                                            indices<I_...>) {
-    run_blocks(launch, first, last, *static_cast<P_*>(parameters[I_])...);
+    run_blocks(launch, first, last, parameter<P_>(parameters[I_]).value()...);
   }
 
   static void run(const ons_cpu_launch* launch, void* const* parameters, uint64_t first,
@@ -206,20 +250,38 @@ struct runner<void(P_...), kernel, is_guarded_> {
   }
 };
 
-// Have bounds checks of the source been marked?
-template <class F_, F_* kernel, bool is_guarded_>
+// Signatures leave noexcept out.
+template <class F_>
+struct plain {
+  using type = F_;
+};
+#if defined(__cpp_noexcept_function_type)
+template <class R_, class... P_>
+struct plain<R_(P_...) noexcept> {
+  using type = R_(P_...);
+};
+#endif
+
+template <class F_>
+const char* signature() {
+  return typeid(F_).name();
+}
+
+// `is_guarded_`: have bounds checks of the source been marked?
+template <class Kernel_, Kernel_* kernel, bool is_guarded_>
 constexpr ons_cpu_kernel describe() {
-  using type = runner<F_, kernel, is_guarded_>;
+  using function = typename plain<Kernel_>::type;
+  using type = runner<function, kernel, is_guarded_, is_callable<function>::value>;
   return {ONS_CPU_ABI_VERSION, type::parameter_count, type::parameter_bytes, type::run,
-          type::signature};
+          signature<function>};
 }
 
 }  // namespace ons_cpu
 
-// Around the conditions of bounds checks in the user's source: run_row() says why. Not in
-// the namespace, whose names the user's macros may hide.
+// Around the conditions of bounds checks in the user's source: leaves_at_bounds says why.
+// Not in the namespace, whose names the user's macros may hide.
 __attribute__((always_inline)) inline bool ons_cpu_guard(bool is_in) {
-  if (!is_in) ons_cpu::here.is_out = ons_cpu::flag{1};
+  if (ons_cpu::leaves_at_bounds && !is_in) ons_cpu::here.is_out = ons_cpu::flag{1};
   return is_in;
 }
 __attribute__((always_inline)) inline bool ons_cpu_guard_return(bool is_out) {

@@ -24,7 +24,7 @@ typedef struct ons_cpu_kernel {
   uint32_t abi_version;
   uint32_t parameter_count;
   const uint32_t* parameter_bytes; /* parameter_count of them */
-  ons_cpu_runner run;
+  ons_cpu_runner run; /* NULL where bytes cannot call it: see ons_cpu::parameter */
   const char* (*signature)(void); /* the mangled function type */
 } ons_cpu_kernel;
 

@@ -179,6 +179,22 @@ static void unload(ons__binary* base) {
   ons__free(allocator, binary);
 }
 
+/* One entry for each kernel, so that all who have asked for it share what is known of its
+ * speed. NULL when out of memory. */
+static cpu_function* find_or_add(cpu_binary* binary, const ons_cpu_kernel* kernel) {
+  ons__mutex_lock(&binary->mutex);
+  cpu_function* entry = binary->functions;
+  while (entry && entry->kernel != kernel) entry = entry->next;
+  if (!entry) entry = ons__alloc(allocator_of(binary->base.device), sizeof(*entry));
+  if (entry && !entry->kernel) {
+    entry->kernel = kernel;
+    entry->next = binary->functions;
+    binary->functions = entry;
+  }
+  ons__mutex_unlock(&binary->mutex);
+  return entry;
+}
+
 static ons_status function(ons__binary* base, const char* lowered,
                            ons__function* out_function, uint32_t* parameter_sizes,
                            size_t count, ons_error* error) {
@@ -188,14 +204,13 @@ static ons_status function(ons__binary* base, const char* lowered,
     return ons__error_set(error, ONS_STATUS_NOT_FOUND, "the compiled module has no %s",
                           lowered);
   }
-  cpu_function* entry = ons__alloc(allocator_of(base->device), sizeof(*entry));
+  if (!kernel->run) {
+    return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                          "a parameter of it cannot be copied: its class has no copy "
+                          "constructor that takes a const reference");
+  }
+  cpu_function* entry = find_or_add(binary, kernel);
   if (!entry) return ons__error_no_memory(error);
-  entry->kernel = kernel;
-  ons__mutex_lock(&binary->mutex);
-  entry->next = binary->functions;
-  binary->functions = entry;
-  ons__mutex_unlock(&binary->mutex);
-
   for (size_t i = 0; i < count; ++i) {
     parameter_sizes[i] = i < kernel->parameter_count ? kernel->parameter_bytes[i] : 0;
   }
@@ -213,7 +228,8 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The pool of this process, made at the first need. NULL when out of memory. */
+/* The pool of this process, made at the first need. NULL when out of memory. In the child
+ * of a fork the parent's is left behind, as another thread may be looking at it. */
 static ons__cpu_pool* pool_of(cpu_device* device) {
   cpu_backend* backend = (cpu_backend*)device->base.backend;
   ons__cpu_pool* pool = atomic_load_explicit(&backend->pool, memory_order_acquire);
@@ -221,13 +237,8 @@ static ons__cpu_pool* pool_of(cpu_device* device) {
     ons__cpu_pool* fresh =
         ons__cpu_pool_create(allocator_of(&device->base), device->thread_count);
     if (!fresh) return NULL;
-    ons__cpu_pool* unwanted = pool;
-    if (atomic_compare_exchange_strong(&backend->pool, &pool, fresh)) {
-      pool = fresh;
-    } else {
-      unwanted = fresh;
-    }
-    ons__cpu_pool_destroy(unwanted);
+    if (atomic_compare_exchange_strong(&backend->pool, &pool, fresh)) return fresh;
+    ons__cpu_pool_destroy(fresh);
   }
   return pool;
 }
@@ -321,7 +332,6 @@ static void destroy(ons__backend* base) {
 
 static const ons__backend_ops cpu_ops = {
     .name = "cpu",
-    .device_type = kDLCPU,
     .destroy = destroy,
     .device_count = device_count,
     .device_open = device_open,

@@ -71,11 +71,16 @@ static void* work_until_stopped(void* pool_pointer) {
   return NULL;
 }
 
-/* The host's signals are the host's threads' business. */
+/* The host's signals are the host's threads' business; a fault is that of the thread that
+ * made it, and blocked it would kill the process past the host's handler. */
 static void start_threads(ons__cpu_pool* pool, uint32_t count) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); ++i) {
+    sigdelset(&blocked, faults[i]);
+  }
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   while (pool->thread_count < count) {
     pthread_t* thread = &pool->threads[pool->thread_count];
     if (pthread_create(thread, NULL, work_until_stopped, pool) != 0) break;

@@ -50,7 +50,6 @@ static ons_status compile(ons__device* device, const ons__compile_request* reque
 
 static const ons__backend_ops ops = {
     .name = "cuda",
-    .device_type = kDLCUDA,
     .destroy = destroy,
     .device_count = device_count,
     .device_open = device_open,
@@ -63,6 +62,8 @@ static const ons__backend_ops ops = {
     .capture_state = ons__cuda_capture_state,
     .capture_info = ons__cuda_capture_info,
     .stream_canonical = ons__cuda_stream_canonical,
+    .housekeeping_enter = ons__cuda_housekeeping_enter,
+    .housekeeping_leave = ons__cuda_housekeeping_leave,
     .event_create = ons__cuda_event_create,
     .event_destroy = ons__cuda_event_destroy,
     .event_record = ons__cuda_event_record,

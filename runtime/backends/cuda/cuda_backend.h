@@ -84,6 +84,8 @@ ons_status ons__cuda_event_record(ons__device* device, void* event, void* stream
 ons_status ons__cuda_event_wait(ons__device* device, void* event, void* stream,
                                 ons_error* error);
 bool ons__cuda_event_passed(ons__device* device, void* event);
+void ons__cuda_housekeeping_enter(ons__device* device, unsigned* out_token);
+void ons__cuda_housekeeping_leave(ons__device* device, unsigned token);
 ons_status ons__cuda_graph_retain(ons__device* device, void* graph, void* object,
                                   void (*release)(void* object), ons_error* error);
 bool ons__cuda_host_pointer_usable(ons__device* device, const void* pointer);

@@ -1,6 +1,9 @@
 /* Streams under capture, events, graph objects, host pointers. */
 #include "runtime/backends/cuda/cuda_backend.h"
+#include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+
+/* ---- streams ----------------------------------------------------------------------- */
 
 /* The special handles are looked up in the current context. */
 static CUresult stream_enter(const ons__cuda_device* device, const void* stream,
@@ -81,38 +84,88 @@ void* ons__cuda_stream_canonical(ons__device* device, void* stream) {
   return (uintptr_t)stream == 1 ? NULL : stream;
 }
 
+/* ---- events ----------------------------------------------------------------------- */
+
+/* An event is of one context, as a stream is, and only records the streams of it. */
+typedef struct cuda_event {
+  CUevent
+      handle; /* of the primary context, until it is asked to record another's stream */
+} cuda_event;
+
 ons_status ons__cuda_event_create(ons__device* base, void** out_event, ons_error* error) {
   const ons__cuda_device* device = (const ons__cuda_device*)base;
   if (ons__cuda_driver_lost(device->driver)) return ons__cuda_error_lost(error);
-  CUevent event = NULL;
+  cuda_event* event = ons__alloc(base->backend->settings->allocator, sizeof(*event));
+  if (!event) return ons__error_no_memory(error);
   ons__cuda_scope scope;
   CUresult result = ons__cuda_relaxed_enter(device, &scope);
   if (!result) {
-    result = device->driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    result = device->driver->cuEventCreate(&event->handle, CU_EVENT_DISABLE_TIMING);
     ons__cuda_relaxed_leave(device, &scope);
   }
-  if (result) return ons__cuda_error(device->driver, "cuEventCreate", result, error);
+  if (result) {
+    ons__free(base->backend->settings->allocator, event);
+    return ons__cuda_error(device->driver, "cuEventCreate", result, error);
+  }
   *out_event = event;
   return ONS_STATUS_OK;
 }
 
-void ons__cuda_event_destroy(ons__device* base, void* event) {
+void ons__cuda_event_destroy(ons__device* base, void* event_) {
   const ons__cuda_device* device = (const ons__cuda_device*)base;
+  cuda_event* event = event_;
   ons__cuda_scope scope;
-  if (!event || ons__cuda_driver_lost(device->driver)) return;
-  if (ons__cuda_relaxed_enter(device, &scope)) return;
-  device->driver->cuEventDestroy_v2(event);
-  ons__cuda_relaxed_leave(device, &scope);
+  if (!event) return;
+  if (!ons__cuda_driver_lost(device->driver) &&
+      !ons__cuda_relaxed_enter(device, &scope)) {
+    device->driver->cuEventDestroy_v2(event->handle);
+    ons__cuda_relaxed_leave(device, &scope);
+  }
+  ons__free(base->backend->settings->allocator, event);
 }
 
-ons_status ons__cuda_event_record(ons__device* base, void* event, void* stream,
+/* Replaces the handle by one of the stream's context. */
+static CUresult move_event(const ons__cuda_device* device, cuda_event* event,
+                           CUstream stream) {
+  const ons__cuda_driver* driver = device->driver;
+  CUcontext context = device->primary;
+  CUevent moved = NULL;
+  ons__cuda_scope scope;
+  CUresult result = CUDA_SUCCESS;
+  if (!ons__cuda_stream_is_special(stream)) {
+    result = driver->cuStreamGetCtx(stream, &context);
+  }
+  if (!result) result = ons__cuda_relaxed_enter(device, &scope);
+  if (result) return result;
+  scope.switched = true;
+  result = driver->cuCtxSetCurrent(context);
+  if (!result) result = driver->cuEventCreate(&moved, CU_EVENT_DISABLE_TIMING);
+  if (!result) {
+    driver->cuEventDestroy_v2(event->handle);
+    event->handle = moved;
+  }
+  ons__cuda_relaxed_leave(device, &scope);
+  return result;
+}
+
+/* Does the code say that the event's context is not the stream's, or is no more? */
+static bool is_foreign_event(CUresult result) {
+  return result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT ||
+         result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+ons_status ons__cuda_event_record(ons__device* base, void* event_, void* stream,
                                   ons_error* error) {
   const ons__cuda_device* device = (const ons__cuda_device*)base;
+  cuda_event* event = event_;
   if (ons__cuda_driver_lost(device->driver)) return ons__cuda_error_lost(error);
   ons__cuda_scope scope;
   CUresult result = stream_enter(device, stream, &scope);
   if (!result) {
-    result = device->driver->cuEventRecord(event, stream);
+    result = device->driver->cuEventRecord(event->handle, stream);
+    if (is_foreign_event(result) && !move_event(device, event, stream)) {
+      result = device->driver->cuEventRecord(event->handle, stream);
+    }
     ons__cuda_context_leave(device, &scope);
   }
   return result ? ons__cuda_error(device->driver, "cuEventRecord", result, error)
@@ -126,29 +179,71 @@ ons_status ons__cuda_event_wait(ons__device* base, void* event, void* stream,
   ons__cuda_scope scope;
   CUresult result = stream_enter(device, stream, &scope);
   if (!result) {
-    result = device->driver->cuStreamWaitEvent(stream, event, 0);
+    CUevent handle = ((const cuda_event*)event)->handle;
+    result = device->driver->cuStreamWaitEvent(stream, handle, 0);
     ons__cuda_context_leave(device, &scope);
   }
   return result ? ons__cuda_error(device->driver, "cuStreamWaitEvent", result, error)
                 : ONS_STATUS_OK;
 }
 
-/* After any error but those of a capture the device runs nothing more in this context (a
- * sticky fault, a destroyed context, a driver that is gone): what was retained is not in
- * use. A query that was refused because of a capture says nothing, and is asked again. */
+/* Does the code say that nothing runs any more in the event's context: a fault that
+ * stays, or a context or driver that is gone? */
+static bool is_final(CUresult result) {
+  switch ((int)result) {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_INVALID_CONTEXT: /* destroyed, and others were made since */
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/* What was retained is released on a definite answer only. After a fault that stays there
+ * is no other to come; every other error (the query was refused because of a capture,
+ * say) tells nothing, and the next query is asked. In the child of a fork nobody knows,
+ * and the threads that foreign deleters count on are not there: it keeps what it
+ * inherited. */
 bool ons__cuda_event_passed(ons__device* base, void* event) {
   const ons__cuda_device* device = (const ons__cuda_device*)base;
-  if (ons__cuda_driver_lost(device->driver)) return true;
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
-  CUresult result = device->driver->cuThreadExchangeStreamCaptureMode(&mode);
-  if (!result) {
-    result = device->driver->cuEventQuery(event);
-    device->driver->cuThreadExchangeStreamCaptureMode(&mode);
-  }
-  bool refused = result >= CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-                 result <= CUDA_ERROR_CAPTURED_EVENT;
-  return result != CUDA_ERROR_NOT_READY && !refused;
+  if (ons__cuda_driver_lost(device->driver)) return false;
+  CUresult result = device->driver->cuEventQuery(((const cuda_event*)event)->handle);
+  return result == CUDA_SUCCESS || is_final(result);
 }
+
+/* ---- housekeeping ------------------------------------------------------------------ */
+
+enum { NOT_ENTERED = CU_STREAM_CAPTURE_MODE_RELAXED + 1 };
+
+/* Only a driver that is gone refuses this, and with it went the captures. */
+void ons__cuda_housekeeping_enter(ons__device* base, unsigned* out_token) {
+  const ons__cuda_driver* driver = ((const ons__cuda_device*)base)->driver;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool entered =
+      !ons__cuda_driver_lost(driver) && !driver->cuThreadExchangeStreamCaptureMode(&mode);
+  *out_token = entered ? mode : NOT_ENTERED;
+}
+
+void ons__cuda_housekeeping_leave(ons__device* base, unsigned token) {
+  const ons__cuda_driver* driver = ((const ons__cuda_device*)base)->driver;
+  CUstreamCaptureMode mode = token;
+  if (token == NOT_ENTERED || ons__cuda_driver_lost(driver)) return;
+  driver->cuThreadExchangeStreamCaptureMode(&mode);
+}
+
+/* ---- graphs and pointers ------------------------------------------------------------
+ */
 
 ons_status ons__cuda_graph_retain(ons__device* base, void* graph, void* object,
                                   void (*release)(void* object), ons_error* error) {
@@ -156,10 +251,7 @@ ons_status ons__cuda_graph_retain(ons__device* base, void* graph, void* object,
   const ons__cuda_driver* driver = device->driver;
   if (ons__cuda_driver_lost(driver)) return ons__cuda_error_lost(error);
   if (!driver->cuUserObjectCreate || !driver->cuGraphRetainUserObject) {
-    return ons__error_set(
-        error, ONS_STATUS_UNSUPPORTED,
-        "launching into a stream capture needs a driver of CUDA 11.3 or "
-        "newer");
+    return capture_unsupported(error);
   }
   const char* call = "cuUserObjectCreate";
   CUuserObject holder = NULL;
