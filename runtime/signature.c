@@ -275,8 +275,9 @@ static const char* set_view(const ons__type* view, ons__parameter* parameter) {
     return "declare its index type as int or long long";
   }
   if (!find_element(unqualified(target, &qualifiers), &found)) {
-    return "an ons::view takes elements of a type that tensors have; declare S* for raw "
-           "bytes";
+    return "an ons::view takes elements of a type that tensors have; declare a pointer "
+           "for "
+           "raw bytes";
   }
   parameter->kind = ONS_PARAMETER_VIEW;
   parameter->dtype = found.dtype;

@@ -8,13 +8,19 @@
  * Where they are is learnt from torch when its first tensor comes: a tensor made for that
  * is looked at before and after torch itself sets the bits. Reading two words costs about
  * a nanosecond. If anything is not as expected, torch is asked in Python. */
+#include <malloc.h>
 #include <string.h>
 
 #include "binding.h"
 
-/* What every version of the C++ object has at least; the bits have been well within it.
- */
-enum { OBJECT_WORDS = 22 };
+/* More than the C++ object has in any version so far: 22 or 23. */
+enum { MAX_WORDS = 64 };
+
+/* What can be read of it; it is a heap block of its own. */
+static size_t readable_words(const uint64_t* object) {
+  size_t words = malloc_usable_size((void*)object) / sizeof *object;
+  return words < MAX_WORDS ? words : MAX_WORDS;
+}
 
 static const uint64_t* object_of(PyObject* tensor) {
   PyObject* number = PyObject_GetAttrString(tensor, "_cdata");
@@ -37,16 +43,17 @@ static uint32_t find_offset(PyObject* tensor, const uint64_t* object) {
 /* The one word that calling `change` on the tensor changes; -1 if there is not one. */
 static int changed_word(PyObject* tensor, const uint64_t* object, PyObject* change,
                         PyObject* value, uint64_t* out_difference) {
-  uint64_t before[OBJECT_WORDS];
-  memcpy(before, object, sizeof before);
+  uint64_t before[MAX_WORDS];
+  size_t words = readable_words(object);
+  memcpy(before, object, words * sizeof *object);
   PyObject* done = PyObject_CallFunctionObjArgs(change, tensor, value, NULL);
   if (done == NULL) return -1;
   Py_DECREF(done);
   int found = -1;
-  for (int i = 0; i < OBJECT_WORDS; ++i) {
+  for (size_t i = 0; i < words; ++i) {
     if (object[i] == before[i]) continue;
     if (found >= 0) return -1;
-    found = i;
+    found = (int)i;
     *out_difference = object[i] ^ before[i];
   }
   return found;

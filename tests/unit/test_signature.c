@@ -416,7 +416,7 @@ Test(signature, views) {
   expect_parameter("FvN2my4viewIfLi1EiEEE", 0, "struct void 0/0");
   refuse("FvN3ons4viewI1SLi1EiEEE",
          "parameter 1 (ons::view<S, 1, int>): an ons::view takes elements of a type that "
-         "tensors have; declare S* for raw bytes");
+         "tensors have; declare a pointer for raw bytes");
   refuse("FvN3ons4viewIfLi1EsEEE", "declare its index type as int or long long");
   refuse("FvN3ons4viewIfLi1EjEEE", "declare its index type as int or long long");
   refuse("FvfN3ons4viewIfLi256EiEEE",
