@@ -242,7 +242,6 @@ static PyObject* call_with_heap(onspy_call* call) {
 
 PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
                             PyObject* const* objects, size_t count) {
-  if (onspy_call_fast(kernel, launch, objects, count)) Py_RETURN_NONE;
   /* The arrays are filled as far as they are used; zeroing them would cost more than
    * binding. */
   ons_arg args[ONSPY_STACK_ARGUMENTS];

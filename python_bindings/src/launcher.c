@@ -64,8 +64,9 @@ static PyObject* launcher_vectorcall(PyObject* object, PyObject* const* args,
   if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
     return refuse_keywords(self->kernel, kwnames);
   }
-  return onspy_kernel_call(self->kernel, &self->launch, args,
-                           (size_t)PyVectorcall_NARGS(nargsf));
+  size_t count = (size_t)PyVectorcall_NARGS(nargsf);
+  if (onspy_call_fast(self->kernel, &self->launch, args, count)) Py_RETURN_NONE;
+  return onspy_kernel_call(self->kernel, &self->launch, args, count);
 }
 
 /* ---- the type --------------------------------------------------------------------- */
