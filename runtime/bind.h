@@ -82,29 +82,54 @@ typedef enum ons__bind_notes {
   ONS__NOTE_ORDERED = 2, /* a tensor is ordered by other means than its stream */
 } ons__bind_notes;
 
-/* Why an argument is refused. */
+/* Why an argument is refused: XX(NAME, status, what to add to the description of the
+ * argument, advice). Advice NULL: it depends on the argument. */
+#define ONS__REFUSALS(XX)                                                                \
+  XX(NEEDS_TENSOR, ARGUMENT_TYPE, "", "pass a tensor (any DLPack producer)")             \
+  XX(NEEDS_NUMBER, ARGUMENT_TYPE, "", "pass a number")                                   \
+  XX(NEEDS_BYTES, ARGUMENT_TYPE, "",                                                     \
+     "pass the value's bytes, as the compiler lays the type out")                        \
+  XX(DTYPE, ARGUMENT_TYPE, "", NULL)                                                     \
+  XX(DEVICE, ARGUMENT_VALUE, "", NULL)                                                   \
+  XX(READ_ONLY, ARGUMENT_VALUE, ", which is read-only",                                  \
+     "declare the parameter const, or pass a writable copy")                             \
+  XX(GRAD, ARGUMENT_VALUE, " that requires grad",                                        \
+     "autograd would not see the write: pass x.detach()")                                \
+  XX(LAYOUT, ARGUMENT_VALUE, "",                                                         \
+     "a raw pointer needs a dense row-major tensor: pass a contiguous copy, or "         \
+     "declare the parameter ons::view<T, N>")                                            \
+  XX(BROADCAST, ARGUMENT_VALUE, "",                                                      \
+     "its elements share memory: pass a contiguous copy, or declare the view const")     \
+  XX(RANK, ARGUMENT_VALUE, "", "pass a tensor of the view's rank")                       \
+  XX(INDEX, ARGUMENT_VALUE, "",                                                          \
+     "its offsets do not fit 32 bits: declare the view with a 64-bit index")             \
+  XX(ALIGNMENT, ARGUMENT_VALUE,                                                          \
+     " at an address that is not a multiple of the element's alignment",                 \
+     "pass an aligned copy")                                                             \
+  XX(NO_DATA, ARGUMENT_VALUE, " without data",                                           \
+     "a tensor that is not empty needs memory")                                          \
+  XX(MALFORMED, ARGUMENT_VALUE, "",                                                      \
+     "its producer handed over something malformed: a negative size, no dtype, no "      \
+     "shape, or no bytes")                                                               \
+  XX(RANGE, ARGUMENT_VALUE, "", "it does not fit the declared type")                     \
+  XX(FRACTION, ARGUMENT_TYPE, "", "convert it with int(...) where that is meant")        \
+  XX(BOOL, ARGUMENT_TYPE, "", "pass True or False (0 or 1)")                             \
+  XX(SIZE, ARGUMENT_VALUE, "", "the size must be exactly that of the declared type")     \
+  /* nothing orders the launch after the tensor's producer */                            \
+  XX(BEFORE, ORDER, " on an unknown stream",                                             \
+     "neither its library nor the caller says which stream that is: pass an array "      \
+     "whose library tells its stream, or that can be asked through __dlpack__")          \
+  /* nothing orders the producer after the launch */                                     \
+  XX(AFTER, ORDER, " on an unknown stream",                                              \
+     "its library does not tell on which stream it works, so nothing could keep that "   \
+     "work behind this write: declare the parameter const if it only reads, or pass an " \
+     "array whose library tells its stream")
+
 typedef enum ons__refusal {
   ONS__ACCEPTED = 0,
-  ONS__REFUSED_NEEDS_TENSOR,
-  ONS__REFUSED_NEEDS_NUMBER,
-  ONS__REFUSED_NEEDS_BYTES,
-  ONS__REFUSED_DTYPE,
-  ONS__REFUSED_DEVICE,
-  ONS__REFUSED_READ_ONLY,
-  ONS__REFUSED_GRAD,
-  ONS__REFUSED_LAYOUT,
-  ONS__REFUSED_BROADCAST,
-  ONS__REFUSED_RANK,
-  ONS__REFUSED_INDEX,
-  ONS__REFUSED_ALIGNMENT,
-  ONS__REFUSED_NO_DATA,
-  ONS__REFUSED_MALFORMED,
-  ONS__REFUSED_RANGE,
-  ONS__REFUSED_FRACTION,
-  ONS__REFUSED_BOOL,
-  ONS__REFUSED_SIZE,
-  ONS__REFUSED_BEFORE, /* nothing orders the launch after the tensor's producer */
-  ONS__REFUSED_AFTER   /* nothing orders the producer after the launch */
+#define ONS__REFUSAL(name, status, suffix, advice) ONS__REFUSED_##name,
+  ONS__REFUSALS(ONS__REFUSAL)
+#undef ONS__REFUSAL
 } ons__refusal;
 
 /* The caller frees |out_plan| with ons__free. UNSUPPORTED for parameters that cannot be

@@ -9,12 +9,6 @@
 #include "runtime/kernel.h"
 #include "runtime/tensor.h"
 
-typedef struct explanation {
-  ons_status status;
-  char got[384];
-  const char* advice;
-} explanation;
-
 static void describe_tensor(const DLTensor* tensor, char* out_text,
                             size_t capacity_bytes) {
   char dtype[48], device[64], shape[128];
@@ -52,7 +46,7 @@ static void describe_arg(const ons_arg* arg, char* out_text, size_t capacity_byt
       snprintf(out_text, capacity_bytes, "the float %.17g", arg->value.f);
       return;
     case ONS_ARG_BOOL:
-      snprintf(out_text, capacity_bytes, "a bool");
+      snprintf(out_text, capacity_bytes, "the bool %s", arg->value.i ? "true" : "false");
       return;
     case ONS_ARG_BYTES:
       snprintf(out_text, capacity_bytes, "%zu bytes", arg->size_bytes);
@@ -96,109 +90,32 @@ static const char* device_advice(const DLTensor* tensor, const ons__device* devi
   return "all tensors of a launch must be on one device: move it there";
 }
 
-/* Status and advice; adds to `got` where the bare description does not show the reason.
- */
-static void explain(ons__refusal refusal, const ons_arg* arg, const ons__bound* bound,
-                    size_t index, explanation* out) {
-  const ons__parameter* parameter = &bound->signature->parameters[index];
-  const DLTensor* tensor = arg->value.tensor; /* valid for the refusals of tensors */
-  out->status = ONS_STATUS_ARGUMENT_VALUE;
+static const struct {
+  ons_status status;
+  const char* suffix;
+  const char* advice;
+} refusals[] = {[ONS__ACCEPTED] = {ONS_STATUS_INTERNAL, "", "this is a bug in onstream"},
+#define REFUSAL(name, status, suffix, advice) \
+  [ONS__REFUSED_##name] = {ONS_STATUS_##status, suffix, advice},
+                ONS__REFUSALS(REFUSAL)
+#undef REFUSAL
+};
+
+static const char* advice_for(ons__refusal refusal, const ons_arg* arg,
+                              const ons__bound* bound, size_t index) {
   switch (refusal) {
-    case ONS__REFUSED_NEEDS_TENSOR:
-      out->status = ONS_STATUS_ARGUMENT_TYPE;
-      out->advice = "pass a tensor (any DLPack producer)";
-      return;
-    case ONS__REFUSED_NEEDS_NUMBER:
-      out->status = ONS_STATUS_ARGUMENT_TYPE;
-      out->advice = "pass a number";
-      return;
-    case ONS__REFUSED_NEEDS_BYTES:
-      out->status = ONS_STATUS_ARGUMENT_TYPE;
-      out->advice = "pass the value's bytes, as the compiler lays the type out";
-      return;
     case ONS__REFUSED_DTYPE:
-      out->status = ONS_STATUS_ARGUMENT_TYPE;
-      out->advice = dtype_advice(parameter, tensor);
-      return;
+      return dtype_advice(&bound->signature->parameters[index], arg->value.tensor);
     case ONS__REFUSED_DEVICE:
-      out->advice = device_advice(tensor, bound->device);
-      return;
-    case ONS__REFUSED_READ_ONLY:
-      strncat(out->got, ", which is read-only", sizeof(out->got) - strlen(out->got) - 1);
-      out->advice = "declare the parameter const, or pass a writable copy";
-      return;
-    case ONS__REFUSED_GRAD:
-      strncat(out->got, " that requires grad", sizeof(out->got) - strlen(out->got) - 1);
-      out->advice = "autograd would not see the write: pass x.detach()";
-      return;
-    case ONS__REFUSED_LAYOUT:
-      append_strides(tensor, out->got, sizeof(out->got));
-      out->advice =
-          "a raw pointer needs a dense row-major tensor: pass a contiguous copy, or "
-          "declare "
-          "the parameter ons::view<T, N>";
-      return;
-    case ONS__REFUSED_BROADCAST:
-      append_strides(tensor, out->got, sizeof(out->got));
-      out->advice =
-          "its elements share memory: pass a contiguous copy, or declare the view const";
-      return;
-    case ONS__REFUSED_RANK:
-      out->advice = "pass a tensor of the view's rank";
-      return;
-    case ONS__REFUSED_INDEX:
-      append_strides(tensor, out->got, sizeof(out->got));
-      out->advice =
-          "its offsets do not fit 32 bits: declare the view with a 64-bit index";
-      return;
-    case ONS__REFUSED_ALIGNMENT:
-      strncat(out->got,
-              " at an address that is not a multiple of the element's alignment",
-              sizeof(out->got) - strlen(out->got) - 1);
-      out->advice = "pass an aligned copy";
-      return;
-    case ONS__REFUSED_NO_DATA:
-      strncat(out->got, " without data", sizeof(out->got) - strlen(out->got) - 1);
-      out->advice = "a tensor that is not empty needs memory";
-      return;
-    case ONS__REFUSED_MALFORMED:
-      out->advice =
-          "its producer handed over something malformed: a negative rank, no shape, "
-          "or no bytes";
-      return;
-    case ONS__REFUSED_RANGE:
-      out->advice = "it does not fit the declared type";
-      return;
-    case ONS__REFUSED_FRACTION:
-      out->status = ONS_STATUS_ARGUMENT_TYPE;
-      out->advice = "convert it with int(...) where that is meant";
-      return;
-    case ONS__REFUSED_BOOL:
-      out->status = ONS_STATUS_ARGUMENT_TYPE;
-      out->advice = "pass True or False (0 or 1)";
-      return;
-    case ONS__REFUSED_SIZE:
-      out->advice = "the size must be exactly that of the declared type";
-      return;
-    case ONS__REFUSED_BEFORE:
-      out->status = ONS_STATUS_ORDER;
-      strncat(out->got, " on an unknown stream", sizeof(out->got) - strlen(out->got) - 1);
-      out->advice =
-          "neither its library nor the caller says which stream that is: pass an array "
-          "whose library tells its stream, or that can be asked through __dlpack__";
-      return;
-    case ONS__REFUSED_AFTER:
-      out->status = ONS_STATUS_ORDER;
-      strncat(out->got, " on an unknown stream", sizeof(out->got) - strlen(out->got) - 1);
-      out->advice =
-          "its library does not tell on which stream it works, so nothing could keep "
-          "that work behind this write: declare the parameter const if it only "
-          "reads, or pass an array whose library tells its stream";
-      return;
+      return device_advice(arg->value.tensor, bound->device);
     default:
-      out->status = ONS_STATUS_INTERNAL;
-      out->advice = "this is a bug in onstream";
+      return refusals[refusal].advice;
   }
+}
+
+static bool concerns_strides(ons__refusal refusal) {
+  return refusal == ONS__REFUSED_LAYOUT || refusal == ONS__REFUSED_BROADCAST ||
+         refusal == ONS__REFUSED_INDEX;
 }
 
 /* "kernel 'axpy', argument 2 ('x'): declared const float*, got ...: advice". A struct
@@ -206,19 +123,21 @@ static void explain(ons__refusal refusal, const ons_arg* arg, const ons__bound* 
 ons_status ons__bind_explain(const ons_kernel* kernel, const ons__bound* bound,
                              ons__refusal refusal, const ons_arg* args, size_t index,
                              ons_error* error) {
-  explanation text = {0};
-  describe_arg(&args[index], text.got, sizeof(text.got));
-  explain(refusal, &args[index], bound, index, &text);
+  const ons_arg* arg = &args[index];
+  char got[384];
+  describe_arg(arg, got, sizeof(got));
+  if (concerns_strides(refusal)) append_strides(arg->value.tensor, got, sizeof(got));
   const ons__parameter* parameter = &bound->signature->parameters[index];
   const char* name = ons__kernel_parameter_name(kernel, index, bound->signature->count);
   char size[32] = "";
   if (parameter->kind == ONS_PARAMETER_STRUCT) {
     snprintf(size, sizeof(size), " (%u bytes)", parameter->size_bytes);
   }
-  return ons__error_set(error, text.status,
-                        "kernel '%s', argument %zu%s%s%s: declared %s%s, got %s; %s",
+  return ons__error_set(error, refusals[refusal].status,
+                        "kernel '%s', argument %zu%s%s%s: declared %s%s, got %s%s; %s",
                         kernel->name, index + 1, name ? " ('" : "", name ? name : "",
-                        name ? "')" : "", parameter->type, size, text.got, text.advice);
+                        name ? "')" : "", parameter->type, size, got,
+                        refusals[refusal].suffix, advice_for(refusal, arg, bound, index));
 }
 
 ons_status ons__bind_explain_count(const ons_kernel* kernel, const ons__bound* bound,
