@@ -107,6 +107,16 @@ static ons_status reconcile_sizes(const ons_kernel* kernel, ons__signature* sign
   return ONS_STATUS_OK;
 }
 
+/* To what the function itself allows. */
+static void narrow_limits(ons__bound* bound) {
+  bound->limits = bound->device->limits;
+  uint32_t own_limit = bound->function.attributes.max_threads_per_block;
+  if (own_limit != 0 && own_limit < bound->limits.threads_per_block) {
+    bound->limits.threads_per_block = own_limit;
+  }
+  bound->limits.shared_bytes = bound->function.attributes.max_dynamic_shared_bytes;
+}
+
 static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* entry,
                                 ons__bound* bound, ons_error* error) {
   const ons_allocator* allocator = allocator_of(kernel);
@@ -125,18 +135,17 @@ static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* ent
   uint32_t sizes[ONS__PARAMETERS_MAX] = {0};
   status = bound->ops->function(bound->loaded->binary, entry->lowered, &bound->function,
                                 sizes, count, error);
-  if (!status) status = reconcile_sizes(kernel, bound->signature, sizes, error);
+  if (status) {
+    ons__error_prefix(error, "kernel '%s'", kernel->name);
+    return status;
+  }
+  status = reconcile_sizes(kernel, bound->signature, sizes, error);
   if (!status) {
     status =
         ons__plan_create(allocator, kernel->name, bound->signature, &bound->plan, error);
   }
   if (status) return status;
-  bound->limits = bound->device->limits;
-  uint32_t own_limit = bound->function.attributes.max_threads_per_block;
-  if (own_limit != 0 && own_limit < bound->limits.threads_per_block) {
-    bound->limits.threads_per_block = own_limit;
-  }
-  bound->limits.shared_bytes = bound->function.attributes.max_dynamic_shared_bytes;
+  narrow_limits(bound);
   bound->text = signature_text(kernel, bound->signature);
   return bound->text ? ONS_STATUS_OK : ons__error_no_memory(error);
 }

@@ -26,9 +26,11 @@ typedef struct ons_module_options {
   uint32_t reserved;    /* 0 */
   const char* name;     /* the file name shown in diagnostics; NULL: "kernel.cu" */
   const char* const*
-      options; /* compiler options understood by every backend's compiler:
-                  -DNAME[=VALUE], -UNAME, -IDIR, -std=c++NN; others go to NVRTC
-                  alone and are named in an error if it rejects them */
+      options; /* spelt as for NVRTC. -DNAME[=VALUE], -UNAME, -IDIR, -include FILE and
+                  -std=c++NN mean the same to every backend. On the CPU what only means
+                  something to a device is left out, and every other option goes to the
+                  host's C++ compiler as it is; a compiler that rejects an option has it
+                  named in the error */
   size_t option_count;
   const ons_header* headers;
   size_t header_count;
