@@ -32,8 +32,10 @@ static ons__refusal check_order(const ons_arg* arg, const ons__step* step,
   return step->is_const ? ONS__ACCEPTED : ONS__REFUSED_AFTER;
 }
 
-static ons__refusal check_writable(const ons_arg* arg, const ons__step* step) {
-  if (step->is_const) return ONS__ACCEPTED;
+static ons__refusal check_access(const ons_arg* arg, const ons__step* step) {
+  if (step->is_const) {
+    return arg->flags & ONS_ARG_OUTPUT ? ONS__REFUSED_OUTPUT : ONS__ACCEPTED;
+  }
   if ((arg->flags & (ONS_ARG_READ_ONLY | ONS_ARG_OUTPUT)) == ONS_ARG_READ_ONLY) {
     return ONS__REFUSED_READ_ONLY;
   }
@@ -48,15 +50,16 @@ static bool takes_dtype(const ons__step* step, const DLTensor* tensor) {
          ons__tensor_count(tensor) % step->lane_count == 0;
 }
 
-/* Is it a tensor at all? In particular no dtype of zeros, which stands for "none" in a
- * step. */
+/* Is it a tensor at all? In particular no dtype of zeros, which stands for "none" in a step. */
 static bool is_well_formed(const DLTensor* tensor) {
   if (!tensor || tensor->ndim < 0 || (tensor->ndim > 0 && !tensor->shape)) return false;
   if (tensor->dtype.bits == 0 || tensor->dtype.lanes == 0) return false;
+  int64_t count = 1;
   for (int32_t i = 0; i < tensor->ndim; ++i) {
     if (tensor->shape[i] < 0) return false;
+    if (__builtin_mul_overflow(count, tensor->shape[i], &count)) count = INT64_MAX;
   }
-  return true;
+  return count < INT64_MAX || ons__tensor_is_empty(tensor);
 }
 
 /* What pointers and views have in common; gives the address of element 0, left alone
@@ -72,7 +75,7 @@ static ons__refusal check_tensor(const ons_arg* arg, const ons__step* step,
       !is_usable(tensor, device)) {
     return ONS__REFUSED_DEVICE;
   }
-  ons__refusal refusal = check_writable(arg, step);
+  ons__refusal refusal = check_access(arg, step);
   if (!refusal) refusal = check_order(arg, step, device);
   if (refusal) return refusal;
   bool is_empty = ons__tensor_is_empty(tensor);
@@ -107,7 +110,7 @@ static bool fits_index32(const DLTensor* tensor) {
   uint64_t reach = 0;
   for (int32_t i = 0; i < tensor->ndim; ++i) {
     int64_t size = tensor->shape[i];
-    int64_t stride = ons__tensor_stride(tensor, i);
+    int64_t stride = size == 1 ? 0 : ons__tensor_stride(tensor, i);
     if (size < 0 || size > INT32_MAX || stride > INT32_MAX || stride < -INT32_MAX) {
       return false;
     }
@@ -125,7 +128,7 @@ static ons__refusal bind_view(const ons_arg* arg, const ons__step* step,
   if (refusal) return refusal;
   const DLTensor* tensor = arg->value.tensor;
   if (tensor->ndim != step->ndim) return ONS__REFUSED_RANK;
-  if (!step->is_const && ons__tensor_is_broadcast(tensor)) return ONS__REFUSED_BROADCAST;
+  if (!step->is_const && ons__tensor_overlaps(tensor)) return ONS__REFUSED_OVERLAP;
   if (step->index_bits == 32 && !fits_index32(tensor)) return ONS__REFUSED_INDEX;
   memcpy(slot, &data, sizeof(data));
   slot += sizeof(data);
@@ -133,7 +136,8 @@ static ons__refusal bind_view(const ons_arg* arg, const ons__step* step,
     int64_t value = i < tensor->ndim ? tensor->shape[i]
                                      : ons__tensor_stride(tensor, i - tensor->ndim);
     if (step->index_bits == 32) {
-      int32_t narrow = (int32_t)value;
+      /* A dimension of size 1 may have any stride, which is then of no use. */
+      int32_t narrow = value == (int32_t)value ? (int32_t)value : 0;
       memcpy(slot, &narrow, sizeof(narrow));
       slot += sizeof(narrow);
     } else {

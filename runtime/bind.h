@@ -44,7 +44,7 @@ typedef struct ons__step {
   uint8_t is_const;   /* pointers and views */
   uint8_t ndim;       /* views */
   uint8_t index_bits; /* views */
-  uint8_t forbidden;  /* ons_arg_flags that refuse a tensor at once: none for const */
+  uint8_t forbidden;  /* ons_arg_flags that refuse a tensor at once */
   uint8_t align_mask; /* of the data pointer */
   uint8_t lane_count; /* of a vector pointer */
   uint8_t reserved;
@@ -98,8 +98,10 @@ typedef enum ons__bind_notes {
   XX(LAYOUT, ARGUMENT_VALUE, "",                                                         \
      "a raw pointer needs a dense row-major tensor: pass a contiguous copy, or "         \
      "declare the parameter ons::view<T, N>")                                            \
-  XX(BROADCAST, ARGUMENT_VALUE, "",                                                      \
+  XX(OVERLAP, ARGUMENT_VALUE, "",                                                        \
      "its elements share memory: pass a contiguous copy, or declare the view const")     \
+  XX(OUTPUT, ARGUMENT_VALUE, ", an output that has no values yet",                       \
+     "the kernel only reads this parameter: pass an array, or declare it without const") \
   XX(RANK, ARGUMENT_VALUE, "", "pass a tensor of the view's rank")                       \
   XX(INDEX, ARGUMENT_VALUE, "",                                                          \
      "its offsets do not fit 32 bits: declare the view with a 64-bit index")             \

@@ -114,7 +114,7 @@ static const char* advice_for(ons__refusal refusal, const ons_arg* arg,
 }
 
 static bool concerns_strides(ons__refusal refusal) {
-  return refusal == ONS__REFUSED_LAYOUT || refusal == ONS__REFUSED_BROADCAST ||
+  return refusal == ONS__REFUSED_LAYOUT || refusal == ONS__REFUSED_OVERLAP ||
          refusal == ONS__REFUSED_INDEX;
 }
 

@@ -15,11 +15,18 @@ uint64_t ons__tensor_count(const DLTensor* tensor) {
   return count;
 }
 
-bool ons__tensor_is_broadcast(const DLTensor* tensor) {
-  if (!tensor->strides) return false;
+static bool are_one_step(int64_t a, int64_t b) { return a == b || a == -b; }
+
+bool ons__tensor_overlaps(const DLTensor* tensor) {
+  if (!tensor->strides || ons__tensor_is_empty(tensor)) return false;
   for (int32_t i = 0; i < tensor->ndim; ++i) {
-    if (tensor->shape[i] > 1 && tensor->strides[i] == 0)
-      return !ons__tensor_is_empty(tensor);
+    if (tensor->shape[i] == 1) continue;
+    if (tensor->strides[i] == 0) return true;
+    for (int32_t j = 0; j < i; ++j) {
+      if (tensor->shape[j] > 1 && are_one_step(tensor->strides[i], tensor->strides[j])) {
+        return true;
+      }
+    }
   }
   return false;
 }

@@ -15,21 +15,23 @@ static inline uint32_t ons__dtype_word(DLDataType dtype) {
   return word;
 }
 
-/* Do two indices name one element (a stride of 0 in a dimension larger than 1)? */
-bool ons__tensor_is_broadcast(const DLTensor* tensor);
+/* Do two indices certainly name one element: a stride of 0, or two strides that are equal, in
+ * dimensions larger than 1? (Other overlaps are not looked for.) */
+bool ons__tensor_overlaps(const DLTensor* tensor);
 
 bool ons__tensor_is_empty(const DLTensor* tensor);
 
 /* Dense in row-major order. Dimensions of size 1 may have any stride; an empty tensor is
  * dense. */
 static inline bool ons__tensor_is_dense(const DLTensor* tensor) {
-  if (tensor->ndim == 0 || !tensor->strides) return true;
   int64_t expected = 1;
   for (int32_t i = tensor->ndim - 1; i >= 0; --i) {
     int64_t size = tensor->shape[i];
-    if (size != 1 && tensor->strides[i] != expected) return ons__tensor_is_empty(tensor);
-    /* Unsigned: a hostile shape may overflow, and then simply does not match. */
-    expected = (int64_t)((uint64_t)expected * (uint64_t)size);
+    if (size < 0) return false;
+    if (size != 1 && tensor->strides && tensor->strides[i] != expected) {
+      return ons__tensor_is_empty(tensor);
+    }
+    if (__builtin_mul_overflow(expected, size, &expected)) return false;
   }
   return true;
 }

@@ -173,8 +173,39 @@ Test(bind, layouts_that_a_raw_pointer_cannot_take) {
     cr_expect(eq(int, view.refusal, ONS__ACCEPTED), "%s", view.error.message);
   }
   tensor.strides = broadcast;
-  CHECK_REFUSED(bind_one("FvN3ons4viewIfLi2ExEEE", &arg, &cpu), ONS__REFUSED_BROADCAST,
+  CHECK_REFUSED(bind_one("FvN3ons4viewIfLi2ExEEE", &arg, &cpu), ONS__REFUSED_OVERLAP,
                 ONS_STATUS_ARGUMENT_VALUE, "share memory");
+}
+
+Test(bind, elements_that_are_written_twice) {
+  int64_t shape[] = {3, 3}, windows[] = {1, 1}, mirrored[] = {2, -2}, apart[] = {3, 2};
+  DLTensor tensor = float_tensor(&cpu);
+  tensor.data = storage + 32;
+  tensor.shape = shape;
+  ons_arg arg = tensor_arg(&tensor, 0);
+  int64_t* const overlaps[] = {windows, mirrored};
+  for (int i = 0; i < 2; ++i) {
+    tensor.strides = overlaps[i];
+    CHECK_REFUSED(bind_one("FvN3ons4viewIfLi2ExEEE", &arg, &cpu), ONS__REFUSED_OVERLAP,
+                  ONS_STATUS_ARGUMENT_VALUE, "share memory");
+    cr_expect(eq(int, bind_one("FvN3ons4viewIKfLi2ExEEE", &arg, &cpu).refusal, ONS__ACCEPTED));
+  }
+  tensor.strides = apart;
+  cr_expect(eq(int, bind_one("FvN3ons4viewIfLi2ExEEE", &arg, &cpu).refusal, ONS__ACCEPTED));
+}
+
+/* A stride that is never used may have any size. */
+Test(bind, narrow_view_of_a_size_one_dimension) {
+  int64_t shape[] = {1, 3}, strides[] = {INT64_C(1) << 40, 1};
+  DLTensor tensor = float_tensor(&cpu);
+  tensor.shape = shape;
+  tensor.strides = strides;
+  ons_arg arg = tensor_arg(&tensor, 0);
+  attempt got = bind_one("FvN3ons4viewIfLi2EiEEE", &arg, &cpu);
+  cr_assert(eq(int, got.refusal, ONS__ACCEPTED), "%s", got.error.message);
+  int32_t values[4], expected[] = {1, 3, 0, 1};
+  memcpy(values, got.bytes + 8, sizeof(values));
+  cr_expect(eq(int, memcmp(values, expected, sizeof(values)), 0));
 }
 
 Test(bind, dtypes_are_exact) {
@@ -239,6 +270,8 @@ Test(bind, constness) {
                 ONS_STATUS_ARGUMENT_VALUE, "read-only");
   arg.flags = ONS_ARG_READ_ONLY | ONS_ARG_OUTPUT;
   cr_expect(eq(int, bind_one("FvPfE", &arg, &cpu).refusal, ONS__ACCEPTED));
+  CHECK_REFUSED(bind_one("FvPKfE", &arg, &cpu), ONS__REFUSED_OUTPUT,
+                ONS_STATUS_ARGUMENT_VALUE, "only reads");
   arg.flags = ONS_ARG_REQUIRES_GRAD;
   cr_expect(eq(int, bind_one("FvPKfE", &arg, &cpu).refusal, ONS__ACCEPTED));
   CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_GRAD,
@@ -264,6 +297,14 @@ Test(bind, malformed_tensors) {
   tensor.shape = negative;
   CHECK_REFUSED(bind_one("FvN3ons4viewIfLi2ExEEE", &arg, &cpu), ONS__REFUSED_MALFORMED,
                 ONS_STATUS_ARGUMENT_VALUE, "malformed");
+  CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_MALFORMED,
+                ONS_STATUS_ARGUMENT_VALUE, "malformed");
+  int64_t huge[] = {INT64_C(1) << 40, INT64_C(1) << 40};
+  tensor.shape = huge;
+  tensor.strides = NULL;
+  CHECK_REFUSED(bind_one("FvPfE", &arg, &cpu), ONS__REFUSED_MALFORMED,
+                ONS_STATUS_ARGUMENT_VALUE, "malformed");
+  tensor.strides = dense_2x3;
   tensor.shape = shape_2x3;
   tensor.dtype = (DLDataType){0, 0, 0}; /* zero means "none" inside */
   static const char* const takers[] = {"FvPfE", "FvP1SE", "FvPvE",

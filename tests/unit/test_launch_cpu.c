@@ -357,6 +357,11 @@ Test(launch_cpu, malformed_calls) {
   cr_expect(
       eq(int, ons_kernel_launch(NULL, NULL, NULL, 0, NULL), ONS_STATUS_INVALID_ARGUMENT));
   launch = (ons_launch)ONS_LAUNCH_INIT;
+  launch.flags = ONS_LAUNCH_STREAM;
+  launch.stream = &launch;
+  cr_expect(eq(int, ons_kernel_launch(kernel, &launch, NULL, 0, &error),
+               ONS_STATUS_ARGUMENT_VALUE));
+  cr_expect(strstr(error.message, "no argument is in GPU memory") != NULL, "%s", error.message);
   launch.flags = 1u << 20;
   ons_arg arg = {0};
   cr_expect(eq(int, ons_kernel_launch(kernel, &launch, &arg, 1, &error),
