@@ -111,7 +111,7 @@ typedef enum ons_arg_flags {
   /* The memory must not be written. */
   ONS_ARG_READ_ONLY = 1u << 2,
   /* Freshly allocated for this launch: may be written although its producer is otherwise
-     immutable or of unknown order. */
+     immutable or of unknown order. Refused for parameters that the kernel only reads. */
   ONS_ARG_OUTPUT = 1u << 3,
   /* The owner's automatic differentiation would not see a write: refused for parameters
      that are written through. */
@@ -140,11 +140,13 @@ typedef struct ons_arg {
 /* ---- launches --------------------------------------------------------------------- */
 
 typedef enum ons_launch_flags {
-  ONS_LAUNCH_STREAM =
-      1u << 0, /* `stream` is given; else the first argument's with a known one */
-  ONS_LAUNCH_DEVICE =
-      1u << 1, /* `device` is given; else that of the first device tensor */
-  ONS_LAUNCH_NO_COMPILE = 1u << 2 /* return NOT_READY instead of compiling or loading */
+  /* `stream` is given; else the first argument's with a known one. Refused when the
+     launch would be on the CPU. */
+  ONS_LAUNCH_STREAM = 1u << 0,
+  /* `device` is given; else that of the first tensor in GPU memory, else the CPU. */
+  ONS_LAUNCH_DEVICE = 1u << 1,
+  /* Return NOT_READY instead of compiling or loading. */
+  ONS_LAUNCH_NO_COMPILE = 1u << 2
 } ons_launch_flags;
 
 /* Something to be kept alive until the device is past the launch; `release` may then be
