@@ -3,11 +3,13 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "jit/embedded.h"
 #include "jit/host_log.h"
 #include "jit/host_options.h"
 #include "jit/source_guard.h"
+#include "jit/source_options.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/path.h"
@@ -41,6 +43,8 @@ typedef struct build {
   char* folder;
   /* Paths in it; the folders end in a slash. */
   ons__string source_path, object_path, user_folder, own_folder;
+  ons__string option_lines;     /* of the source, for the user's macros */
+  ons__words option_words;      /* the user's other options */
   bool* dropped;                /* for each kernel of the request */
   ons__host_diagnostic* blamed; /* ditto, of the last run; points into `log` */
   char* log;                    /* of the last run, as the compiler printed it */
@@ -80,6 +84,17 @@ static ons_status write_headers(build* self, ons_error* error) {
   return status;
 }
 
+/* The lines of the options, behind those of our headers that the source includes. */
+static void append_options(const build* self, ons__string* text) {
+  static const char* const headers[] = {"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"};
+  if (!self->option_lines.length) return;
+  for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); ++i) {
+    if (!strstr(self->request->source, headers[i])) continue;
+    ons__string_appendf(text, "#include <%s>\n", headers[i]);
+  }
+  ons__string_append(text, self->option_lines.data);
+}
+
 /* The user's source between our header and one line for each kernel. The #line directives
  * make diagnostics name the user's file, and an error in a kernel's line names the
  * kernel. */
@@ -87,7 +102,9 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
   const ons__compile_request* request = self->request;
   ons__string text;
   ons__string_init(&text, self->allocator);
-  ons__string_append(&text, "#include <onstream/cpu.h>\n#line 1 ");
+  ons__string_append(&text, "#include <onstream/cpu.h>\n");
+  append_options(self, &text);
+  ons__string_append(&text, "#line 1 ");
   ons__string_append_quoted(&text, request->name);
   ons__string_append(&text, "\n");
   bool is_guarded = ons__source_guard_append(request->source, &text) > 0;
@@ -100,8 +117,8 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
                         "%zu\"\n"
                         "extern \"C\" { extern ONS_CPU_EXPORT const ons_cpu_kernel "
                         "ons_cpu_kernel_%zu; const ons_cpu_kernel ons_cpu_kernel_%zu = "
-                        "ons_cpu::describe<decltype(%s), %s, %s>(); }\n",
-                        i, i, i, name, name, is_guarded ? "true" : "false");
+                        "ons_cpu_describe<decltype(%s), %s, %d>(); }\n",
+                        i, i, i, name, name, is_guarded);
   }
   ons_status status =
       ons__string_ok(&text)
@@ -127,10 +144,23 @@ static void append_command(build* self, ons__words* words) {
     ons__words_append(words, "-iquote");
     ons__words_append(words, *request->folder ? request->folder : ".");
   }
-  ons__host_options_append_user(words, request->options, request->option_count);
+  if (strstr(ons__string_text(&self->option_lines), "#include")) {
+    ons__words_append(words, "-iquote"); /* where -include looks */
+    ons__words_append(words, ".");
+  }
+  /* Ahead of the user's, the last of which may lack its value and take the next word. */
   ons__words_append(words, "-o");
   ons__words_append(words, self->object_path.data);
   ons__words_append(words, self->source_path.data);
+  ons__words_append_all(words, &self->option_words);
+}
+
+/* The compiler's temporary files go where ours do, which may not be the TMPDIR given. Not
+ * into our folder itself: a compiler cache's server, started by this compile, lives on.
+ */
+static char* temp_folder(const build* self) {
+  const char* slash = strrchr(self->folder, '/');
+  return ons__strndup(self->allocator, self->folder, (size_t)(slash - self->folder));
 }
 
 /* Runs the compiler over the source; OK whatever it thinks of it. */
@@ -138,16 +168,20 @@ static ons_status run(build* self, bool* out_accepted, ons_error* error) {
   ons__words words;
   ons__words_init(&words, self->allocator);
   append_command(self, &words);
+  char* temp = temp_folder(self);
   ons__process_result result = {0};
+  unlink(self->object_path.data); /* of an earlier run */
   ons_status status =
-      ons__words_ok(&words)
-          ? ons__process_run(self->allocator, (const char* const*)words.items, NULL, 0,
-                             &result, error)
+      ons__words_ok(&words) && temp
+          ? ons__process_run(self->allocator, (const char* const*)words.items, NULL, temp,
+                             0, &result, error)
           : ons__error_no_memory(error);
   ons__words_clear(&words);
+  ons__free(self->allocator, temp);
   ons__free(self->allocator, self->log);
   self->log = result.output;
-  *out_accepted = result.exit_code <= 0; /* where unknown, the output file tells */
+  /* Where the exit code is unknown, the module tells. */
+  *out_accepted = result.exit_code <= 0 && access(self->object_path.data, R_OK) == 0;
   return status;
 }
 
@@ -167,7 +201,7 @@ static ons_status report_source(const build* self, ons_error* error) {
   size_t name_length = 0;
   ons_status status = ONS_STATUS_COMPILE_FAILED;
   if (!ons__host_log_first_error(log, &first)) {
-    ons__error_set(error, status, "%s: %s failed without an error message",
+    ons__error_set(error, status, "%s: %s wrote no module and gave no error message",
                    self->request->name, self->command->words.items[0]);
   } else if (ons__host_log_unsupported(&first, &name, &name_length)) {
     status = ONS_STATUS_UNSUPPORTED;
@@ -217,6 +251,23 @@ static ons_status drop_implausible(build* self, ons_error* error) {
   return drop_blamed(self, error);
 }
 
+/* Drops the kernels that are only declared; how many there are. */
+static ons_status drop_undefined(build* self, size_t* out_count, ons_error* error) {
+  static const char reason[] = "is it only declared, and not defined?";
+  *out_count = 0;
+  for (size_t i = 0; i < self->request->kernel_count; ++i) {
+    bool is_missing =
+        !self->dropped[i] && self->log &&
+        ons__host_log_misses_definition(self->log, self->request->kernels[i].name);
+    self->blamed[i] = (ons__host_diagnostic){0};
+    if (!is_missing) continue;
+    self->blamed[i].text = reason;
+    self->blamed[i].text_length = sizeof(reason) - 1;
+    ++*out_count;
+  }
+  return drop_blamed(self, error);
+}
+
 /* Is the source without our lines all right? An open brace at its end, say, only shows in
  * them. */
 static ons_status check_source_alone(build* self, ons_error* error) {
@@ -245,8 +296,11 @@ static ons_status compile(build* self, ons_error* error) {
     if (status == ONS_STATUS_OK) status = run(self, &accepted, error);
     if (status != ONS_STATUS_OK || accepted) return status;
 
-    size_t blamed =
-        ons__host_log_blame(self->log, self->blamed, self->request->kernel_count);
+    size_t blamed = 0;
+    status = drop_undefined(self, &blamed, error);
+    if (status != ONS_STATUS_OK) return status;
+    if (blamed > 0) continue;
+    blamed = ons__host_log_blame(self->log, self->blamed, self->request->kernel_count);
     ons__host_diagnostic first;
     if (blamed == 0 || ons__host_log_first_error(self->log, &first)) {
       return report_source(self, error);
@@ -327,20 +381,27 @@ static ons_status begin(build* self, ons_error* error) {
   ons__string_init(&self->object_path, self->allocator);
   ons__string_init(&self->user_folder, self->allocator);
   ons__string_init(&self->own_folder, self->allocator);
+  ons__string_init(&self->option_lines, self->allocator);
+  ons__words_init(&self->option_words, self->allocator);
   ons_status status = ons__temp_folder_create(self->allocator, &self->folder, error);
   if (status != ONS_STATUS_OK) return status;
   ons__string_appendf(&self->source_path, "%s/module.cpp", self->folder);
   ons__string_appendf(&self->object_path, "%s/module.so", self->folder);
   ons__string_appendf(&self->user_folder, "%s/user/", self->folder);
   ons__string_appendf(&self->own_folder, "%s/own/", self->folder);
-  size_t count = self->request->kernel_count;
+  const ons__compile_request* request = self->request;
+  ons__source_options_append(request->options, request->option_count,
+                             &self->option_lines);
+  size_t count = request->kernel_count;
   self->dropped = ons__alloc_array(self->allocator, count, sizeof(*self->dropped));
   self->blamed = ons__alloc_array(self->allocator, count, sizeof(*self->blamed));
-  bool complete = ons__string_ok(&self->source_path) &&
-                  ons__string_ok(&self->object_path) &&
-                  ons__string_ok(&self->user_folder) &&
-                  ons__string_ok(&self->own_folder) && self->dropped && self->blamed;
-  return complete ? ONS_STATUS_OK : ons__error_no_memory(error);
+  bool complete =
+      ons__string_ok(&self->source_path) && ons__string_ok(&self->object_path) &&
+      ons__string_ok(&self->user_folder) && ons__string_ok(&self->own_folder) &&
+      ons__string_ok(&self->option_lines) && self->dropped && self->blamed;
+  if (!complete) return ons__error_no_memory(error);
+  return ons__host_options_append_user(&self->option_words, request->options,
+                                       request->option_count, error);
 }
 
 static void end(build* self) {
@@ -350,6 +411,8 @@ static void end(build* self) {
   ons__string_clear(&self->object_path);
   ons__string_clear(&self->user_folder);
   ons__string_clear(&self->own_folder);
+  ons__string_clear(&self->option_lines);
+  ons__words_clear(&self->option_words);
   ons__free(self->allocator, self->dropped);
   ons__free(self->allocator, self->blamed);
   ons__free(self->allocator, self->log);

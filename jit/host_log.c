@@ -146,6 +146,34 @@ size_t ons__host_log_blame(const char* log, ons__host_diagnostic* out_errors,
   return count;
 }
 
+/* Where a function is named as missing: "k", "k(int)", "void k<int>(int)"; NULL: it is
+ * not. */
+static const char* find_missing(const log_line* line) {
+  static const char* const fronts[] = {"undefined reference to `",
+                                       "undefined symbol: ", "always_inline' '"};
+  for (size_t i = 0; i < sizeof(fronts) / sizeof(*fronts); ++i) {
+    const char* at = find(line->start, line->length, fronts[i]);
+    if (!at) continue;
+    at += strlen(fronts[i]);
+    size_t left = line->length - (size_t)(at - line->start);
+    return starts_with(at, left, "void ") ? at + strlen("void ") : at;
+  }
+  return NULL;
+}
+
+bool ons__host_log_misses_definition(const char* log, const char* name) {
+  if (starts_with(name, strlen(name), "::")) name += 2;
+  size_t length = strcspn(name, "< ");
+  log_line line;
+  for (const char* cursor = log; next_line(&cursor, &line);) {
+    const char* end = line.start + line.length;
+    const char* at = find_missing(&line);
+    if (!at || (size_t)(end - at) < length || memcmp(at, name, length) != 0) continue;
+    if (at + length == end || strchr("(<'", at[length])) return true;
+  }
+  return false;
+}
+
 static bool is_dropped(const log_line* line, const char* own_folder) {
   if (is_kernel_file(line)) return true;
   if (line->kind == NOTE && starts_with(line->start, line->length, own_folder))

@@ -32,6 +32,10 @@ bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic,
 size_t ons__host_log_blame(const char* log, ons__host_diagnostic* out_errors,
                            size_t kernel_count);
 
+/* Does a linker, or a compiler that had to inline it, miss the definition of the function
+ * of this name? */
+bool ons__host_log_misses_definition(const char* log, const char* name);
+
 /* The log as its reader should see it: nothing of the kernel files, no notes on our own
  * headers, `user_folder` and `own_folder` (with a slash at the end) taken off paths. The
  * caller owns it (ons__free); NULL when out of memory. */

@@ -2,24 +2,22 @@
 
 #include <string.h>
 
+#include "jit/source_options.h"
+#include "runtime/base/error.h"
+
 #if defined(__x86_64__) || defined(__i386__)
 #define NATIVE "-march=native"
 #else
 #define NATIVE "-mcpu=native"
 #endif
 
-/* What the kernels' speed and the log's readability hang on. Undefined symbols are an
- * error of the compile, not of a later load. */
-static const char* const common_flags[] = {"-x",
-                                           "c++",
-                                           "-std=c++17",
-                                           "-O3",
-                                           NATIVE,
-                                           "-fPIC",
-                                           "-shared",
-                                           "-fno-math-errno",
-                                           "-fvisibility=hidden",
-                                           "-Wl,-z,defs"};
+/* What the kernels' speed and the log's readability hang on. Integers wrap, as on a
+ * device: threads are iterations of a loop here, and the overflow of one must not end the
+ * others. Undefined symbols are an error of the compile, not of a later load. */
+static const char* const common_flags[] = {
+    "-x",         "c++",     "-std=c++17",      "-O3",     NATIVE,
+    "-fPIC",      "-shared", "-fno-math-errno", "-fwrapv", "-fvisibility=hidden",
+    "-Wl,-z,defs"};
 
 static const char* const clang_flags[] = {
     "-fno-color-diagnostics", "-Wno-unknown-attributes", "-Wno-ignored-attributes",
@@ -28,8 +26,13 @@ static const char* const clang_flags[] = {
 /* Macros are not tracked, so that a diagnostic is where the user wrote, not in our
  * headers. Without unique symbols an unloaded module really goes. */
 static const char* const gcc_flags[] = {
-    "-fdiagnostics-color=never", "-ftrack-macro-expansion=0", "-fno-gnu-unique",
-    "-fno-trapping-math",        "-Wno-attributes",           "-pipe"};
+    "-fdiagnostics-color=never",
+    "-ftrack-macro-expansion=0",
+    "-fno-gnu-unique",
+    "-fno-trapping-math",
+    "-Wno-attributes",
+    "-pipe",
+    "-fno-aggressive-loop-optimizations"}; /* see -fwrapv */
 
 #define APPEND_ALL(words, flags)                                  \
   for (size_t i = 0; i < sizeof(flags) / sizeof(*(flags)); ++i) { \
@@ -58,15 +61,16 @@ typedef struct translation {
   const char* replacement; /* words, a value behind them; NULL: the value's own words */
 } translation;
 
+/* Of the first six only what source_options.h leaves comes here. */
 static const translation translations[] = {
     {"D", true, "-D"},
     {"define-macro", true, "-D"},
     {"U", true, "-U"},
     {"undefine-macro", true, "-U"},
-    {"I", true, "-I"},
-    {"include-path", true, "-I"},
     {"include", true, "-include"},
     {"pre-include", true, "-include"},
+    {"I", true, "-I"},
+    {"include-path", true, "-I"},
     {"std", true, "-std="},
     {"disable-warnings", false, "-w"},
     {"G", false, "-g"},
@@ -197,27 +201,74 @@ static bool find_translation(const char* option, translation* out_entry,
   return false;
 }
 
-void ons__host_options_append_user(ons__words* words, const char* const* options,
-                                   size_t option_count) {
+static void append_translated(ons__words* words, const translation* entry,
+                              const char* value) {
+  if (!entry->replacement) {
+    ons__words_append_split(words, value, ",");
+  } else if (entry->takes_value && *entry->replacement) {
+    ons__words_append_joined(words, entry->replacement, value);
+  } else {
+    ons__words_append_split(words, entry->replacement, " ");
+  }
+}
+
+/* With these the compiler stops early, or writes elsewhere. */
+static bool keeps_from_module(const char* word) {
+  static const char* const names[] = {"-c",
+                                      "-E",
+                                      "-S",
+                                      "-M",
+                                      "-MM",
+                                      "-###",
+                                      "-fsyntax-only",
+                                      "--compile",
+                                      "--preprocess",
+                                      "--assemble",
+                                      "--output",
+                                      "--version",
+                                      "--help",
+                                      "-dumpversion",
+                                      "-dumpmachine"};
+  for (size_t i = 0; i < sizeof(names) / sizeof(*names); ++i) {
+    if (strcmp(word, names[i]) == 0) return true;
+  }
+  return strncmp(word, "-o", 2) == 0 || strncmp(word, "--output=", 9) == 0;
+}
+
+static ons_status check(const ons__words* words, size_t first, ons_error* error) {
+  for (size_t i = first; i < words->count; ++i) {
+    /* The value of -Xlinker, -Xclang... is not the driver's. */
+    bool is_value = i > first && strncmp(words->items[i - 1], "-X", 2) == 0;
+    if (is_value || !keeps_from_module(words->items[i])) continue;
+    return ons__error_set(error, ONS_STATUS_COMPILE_FAILED,
+                          "the option %s keeps the compiler from writing the module; "
+                          "leave it out",
+                          words->items[i]);
+  }
+  return ONS_STATUS_OK;
+}
+
+ons_status ons__host_options_append_user(ons__words* words, const char* const* options,
+                                         size_t option_count, ons_error* error) {
+  size_t first = words->count;
   for (size_t i = 0; i < option_count; ++i) {
-    const char* name = options[i];
+    if (ons__source_options_skip(options, option_count, &i)) continue;
+    const char* option = options[i];
+    const char* name = option;
     const char* value = NULL;
     translation entry;
     name += *name == '-' ? 1 + (name[1] == '-') : 0;
-    if (name == options[i] || !find_translation(name, &entry, &value)) {
-      ons__words_append(words, options[i]);
+    if (name == option || !find_translation(name, &entry, &value)) {
+      ons__words_append(words, option);
       continue;
     }
-    if (entry.takes_value && !value) {
-      if (++i == option_count) return;
-      value = options[i];
+    if (entry.takes_value && !value) value = ++i < option_count ? options[i] : "";
+    bool is_empty = entry.takes_value && !*value;
+    if (is_empty && entry.replacement && *entry.replacement) {
+      return ons__error_set(error, ONS_STATUS_COMPILE_FAILED,
+                            "the option %s has no value", option);
     }
-    if (!entry.replacement) {
-      ons__words_append_split(words, value, ",");
-    } else if (entry.takes_value && *entry.replacement) {
-      ons__words_append_joined(words, entry.replacement, value);
-    } else {
-      ons__words_append_split(words, entry.replacement, " ");
-    }
+    append_translated(words, &entry, value);
   }
+  return ons__words_ok(words) ? check(words, first, error) : ons__error_no_memory(error);
 }

@@ -9,8 +9,10 @@
 void ons__host_options_append_defaults(ons__words* words, ons__host_family family);
 
 /* The user's, which are spelt for NVRTC: what it and nvcc document is translated, or left
- * out where it only means something to a device; all else is passed on. */
-void ons__host_options_append_user(ons__words* words, const char* const* options,
-                                   size_t option_count);
+ * out where it only means something to a device or has become source (source_options.h);
+ * all else is passed on. COMPILE_FAILED for one that would keep the compiler from writing
+ * a module. */
+ons_status ons__host_options_append_user(ons__words* words, const char* const* options,
+                                         size_t option_count, ons_error* error);
 
 #endif /* ONS_JIT_HOST_OPTIONS_H_ */

@@ -44,7 +44,7 @@ static bool probe(search* self, const char* origin, const char* text) {
   if (!ons__words_ok(&words)) {
     note(self, origin, text, "out of memory");
   } else if (ons__process_run(self->allocator, (const char* const*)words.items,
-                              "#include <typeinfo>\n", PROBE_TIMEOUT_MS, &result,
+                              "#include <typeinfo>\n", NULL, PROBE_TIMEOUT_MS, &result,
                               &error) != ONS_STATUS_OK) {
     note(self, origin, text, error.message);
   } else if (result.timed_out) {

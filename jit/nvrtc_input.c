@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "jit/nvrtc_headers.h"
+#include "jit/source_options.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 
@@ -14,8 +15,10 @@ static bool make_text(ons__nvrtc_input* input) {
   ons__string_init(&text, input->request->allocator);
   ons__string_append(&text,
                      "#include <onstream/kernel.h>\n"
-                     "template <typename ons_type_> __global__ void ons_sig() {}\n"
-                     "#line 1 ");
+                     "template <typename ons_type_> __global__ void ons_sig() {}\n");
+  ons__source_options_append(input->request->options, input->request->option_count,
+                             &text);
+  ons__string_append(&text, "#line 1 ");
   ons__string_append_quoted(&text, input->request->name);
   ons__string_append(&text, "\n");
   ons__string_append(&text, input->request->source);
@@ -112,6 +115,7 @@ static ons_status make_options(ons__nvrtc_input* input, const char* folders,
       ons__alloc_array(request->allocator, capacity, sizeof(*input->options));
   bool ok = input->options != NULL;
   for (size_t i = 0; ok && i < request->option_count; ++i) {
+    if (ons__source_options_skip(request->options, request->option_count, &i)) continue;
     ok = add_option(input, "", request->options[i], strlen(request->options[i]));
   }
   if (ok && !has_option(input, "-std") && !has_option(input, "--std")) {

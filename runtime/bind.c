@@ -50,7 +50,8 @@ static bool takes_dtype(const ons__step* step, const DLTensor* tensor) {
          ons__tensor_count(tensor) % step->lane_count == 0;
 }
 
-/* Is it a tensor at all? In particular no dtype of zeros, which stands for "none" in a step. */
+/* Is it a tensor at all? In particular no dtype of zeros, which stands for "none" in a
+ * step. */
 static bool is_well_formed(const DLTensor* tensor) {
   if (!tensor || tensor->ndim < 0 || (tensor->ndim > 0 && !tensor->shape)) return false;
   if (tensor->dtype.bits == 0 || tensor->dtype.lanes == 0) return false;

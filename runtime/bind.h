@@ -92,7 +92,7 @@ typedef enum ons__bind_notes {
   XX(DTYPE, ARGUMENT_TYPE, "", NULL)                                                     \
   XX(DEVICE, ARGUMENT_VALUE, "", NULL)                                                   \
   XX(READ_ONLY, ARGUMENT_VALUE, ", which is read-only",                                  \
-     "declare the parameter const, or pass a writable copy")                             \
+     "declare the parameter const, or pass a writable copy or an output")                \
   XX(GRAD, ARGUMENT_VALUE, " that requires grad",                                        \
      "autograd would not see the write: pass x.detach()")                                \
   XX(LAYOUT, ARGUMENT_VALUE, "",                                                         \

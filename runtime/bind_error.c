@@ -23,6 +23,13 @@ static void describe_tensor(const DLTensor* tensor, char* out_text,
            device);
 }
 
+/* Always told from an integer: "3.0". */
+static void describe_float(double value, char* out_text, size_t capacity_bytes) {
+  int length = snprintf(out_text, capacity_bytes, "the float %.17g", value);
+  bool is_short = length > 0 && (size_t)length + 3 < capacity_bytes;
+  if (is_short && !strpbrk(out_text + 10, ".en")) strcat(out_text, ".0");
+}
+
 static void describe_arg(const ons_arg* arg, char* out_text, size_t capacity_bytes) {
   switch (arg->kind) {
     case ONS_ARG_NULL:
@@ -43,7 +50,7 @@ static void describe_arg(const ons_arg* arg, char* out_text, size_t capacity_byt
       snprintf(out_text, capacity_bytes, "the integer %" PRIu64, arg->value.u);
       return;
     case ONS_ARG_FLOAT:
-      snprintf(out_text, capacity_bytes, "the float %.17g", arg->value.f);
+      describe_float(arg->value.f, out_text, capacity_bytes);
       return;
     case ONS_ARG_BOOL:
       snprintf(out_text, capacity_bytes, "the bool %s", arg->value.i ? "true" : "false");

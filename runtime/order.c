@@ -45,10 +45,11 @@ ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
   target.slot = ons__device_slot(target.device);
   if (target.slot < 0) return unsupported_device(kernel, target.device, error);
   if ((launch->flags & ONS_LAUNCH_STREAM) && target.slot == 0) {
-    return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
-                          "kernel '%s': a stream is given, but no argument is in GPU memory; the "
-                          "arrays decide the device, and a launch on the CPU has no stream",
-                          kernel->name);
+    return ons__error_set(
+        error, ONS_STATUS_ARGUMENT_VALUE,
+        "kernel '%s': a stream is given, but no argument is in GPU memory; the "
+        "arrays decide the device, and a launch on the CPU has no stream",
+        kernel->name);
   }
   if (launch->flags & ONS_LAUNCH_STREAM) {
     *out_target = target;

@@ -56,8 +56,8 @@ static bool scalar_step(DLDataType dtype, ons__step* step) {
 /* NULL, or why the parameter cannot be passed. */
 static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
   step->is_const = parameter->is_const;
-  step->forbidden = parameter->is_const ? ONS_ARG_OUTPUT
-                                        : ONS_ARG_READ_ONLY | ONS_ARG_REQUIRES_GRAD;
+  step->forbidden =
+      parameter->is_const ? ONS_ARG_OUTPUT : ONS_ARG_READ_ONLY | ONS_ARG_REQUIRES_GRAD;
   step->ndim = parameter->ndim;
   step->index_bits = parameter->index_bits;
   step->size_bytes = (uint16_t)parameter->size_bytes;

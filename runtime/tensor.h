@@ -15,8 +15,8 @@ static inline uint32_t ons__dtype_word(DLDataType dtype) {
   return word;
 }
 
-/* Do two indices certainly name one element: a stride of 0, or two strides that are equal, in
- * dimensions larger than 1? (Other overlaps are not looked for.) */
+/* Do two indices certainly name one element: a stride of 0, or two strides that are
+ * equal, in dimensions larger than 1? (Other overlaps are not looked for.) */
 bool ons__tensor_overlaps(const DLTensor* tensor);
 
 bool ons__tensor_is_empty(const DLTensor* tensor);

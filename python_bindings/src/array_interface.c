@@ -118,7 +118,7 @@ static bool read_stream(onspy_call* call, size_t index, const onspy_producer* pr
   }
   bool given;
   if (!PyLong_Check(stream) ||
-      !onspy_stream_parse(call->state, stream, &given, &arg->stream) ||
+      !onspy_stream_parse(call->kernel, stream, &given, &arg->stream) ||
       arg->stream == NULL) {
     PyErr_Clear();
     return refuse(call, index, "has a stream that is no handle (0 is not allowed)");

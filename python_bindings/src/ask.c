@@ -191,6 +191,8 @@ static PyObject* torch_stand_in(onspy_call* call, size_t index, PyObject* object
   int grad;
   if (triple == NULL || !PyArg_ParseTuple(triple, "Opz", &plain, &grad, &lazy)) {
     Py_XDECREF(triple);
+    onspy_raise_from_producer(call->kernel, index, object,
+                              "requires_grad, is_neg() or is_conj()");
     return NULL;
   }
   if (grad) call->args[index].flags |= ONS_ARG_REQUIRES_GRAD;
@@ -283,7 +285,11 @@ static bool refuse_unknown(onspy_call* call, size_t index, PyObject* object) {
       "pass an array with __dlpack__, __cuda_array_interface__ or a buffer, or a "
       "number";
   if (strstr(name, "Masked") != NULL) advice = "pass x.filled() or x.data";
-  if (strstr(name, "Tracer") != NULL) advice = "kernels cannot be called inside jax.jit";
+  if (strstr(name, "Tracer") != NULL) {
+    advice =
+        "it is an abstract value under a JAX transformation (jit, vmap, grad), "
+        "and kernels take concrete arrays";
+  }
   onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
                        "a %.200s, which is no argument for a kernel; %s", name, advice);
   return false;
@@ -302,9 +308,9 @@ static bool place_output(onspy_call* call, size_t index, PyObject* like) {
   const onspy_producer* producer =
       onspy_producer_find(call->state, Py_TYPE(like), &scratch);
   DLDevice device = {(DLDeviceType)0, 0};
-  if (producer == NULL || !onspy_device_of(call, index, like, producer, &device)) {
-    return false;
-  }
+  if (producer == NULL) return false;
+  if (producer->kind == ONSPY_KIND_UNKNOWN) return refuse_unknown(call, index, like);
+  if (!onspy_device_of(call, index, like, producer, &device)) return false;
   *tensor = (DLTensor){.device = device};
   if ((int)device.device_type == 0) return true;
   arg->kind = ONS_ARG_PENDING;

@@ -93,8 +93,8 @@ enum {
   ONSPY_STACK_ARGUMENTS = 24, /* more go to the heap */
   ONSPY_TEMPORARIES = 4,      /* of an output: placed, its model, its extents, its own */
   /* CPU launches of at least so many threads run without the GIL; giving it up costs
-   * about 100 ns. */
-  ONSPY_RELEASE_GIL_THREADS = 1 << 14
+   * about 100 ns. Few threads may work for long, too, but most such launches do not. */
+  ONSPY_RELEASE_GIL_THREADS = 256
 };
 
 typedef struct onspy_state {
@@ -139,7 +139,8 @@ typedef struct onspy_module {
 /* What the binding itself must know of a parameter. */
 enum {
   ONSPY_PARAMETER_WRITTEN = 1, /* a pointer or view to non-const */
-  ONSPY_PARAMETER_VALUE = 2    /* a scalar or struct: a tensor must be read on the host */
+  ONSPY_PARAMETER_VALUE = 2,   /* a scalar or struct: a tensor must be read on the host */
+  ONSPY_PARAMETER_STRUCT = 4   /* takes bytes as they are; set together with VALUE */
 };
 
 typedef struct onspy_slot {
@@ -350,8 +351,8 @@ bool onspy_dtype_from_typestr(const char* typestr, DLDataType* out_dtype);
 bool onspy_dtype_from_format(const char* format, Py_ssize_t item_bytes,
                              DLDataType* out_dtype);
 
-/* Reads stream=. `*out_given` is false for None. */
-bool onspy_stream_parse(onspy_state* state, PyObject* stream, bool* out_given,
+/* Reads a kernel's stream=. `*out_given` is false for None. */
+bool onspy_stream_parse(const onspy_kernel* kernel, PyObject* stream, bool* out_given,
                         void** out_stream);
 /* Reads device=: None takes the first GPU, else the CPU. */
 bool onspy_device_parse(onspy_state* state, PyObject* device, DLDevice* out_device);
@@ -362,7 +363,7 @@ PyObject* onspy_kernel_new(onspy_module* module, PyObject* name);
 /* Compiles where needed, without the GIL, and reads the signature. */
 bool onspy_kernel_prepare(onspy_kernel* kernel, DLDevice device);
 /* Fills a launch from kernel[...]'s parts; |shared| and |stream| may be NULL. */
-bool onspy_launch_parse(onspy_state* state, PyObject* grid, PyObject* block,
+bool onspy_launch_parse(const onspy_kernel* kernel, PyObject* grid, PyObject* block,
                         PyObject* shared, PyObject* stream, ons_launch* out_launch);
 PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key);
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs);

@@ -1,5 +1,7 @@
 /* Arguments through the buffer protocol: NumPy arrays, and whatever else exports host
  * memory. */
+#include <string.h>
+
 #include "binding.h"
 
 /* An export and the strides of its tensor; kept until the call is over. Never moved:
@@ -65,8 +67,34 @@ static bool pass_tensor(onspy_call* call, size_t index, PyObject* object, export
   return true;
 }
 
+/* Bytes without a type, or a record whose bytes mean the same to a kernel: no Python
+ * objects, no foreign byte order. Of "T{<i:x:<f:y:}", the fields' names are skipped. */
+static bool is_raw(const Py_buffer* view) {
+  const char* format = view->format != NULL ? view->format : "B";
+  if (*format == '<') ++format; /* as ctypes has it; bytes have no order */
+  if (strcmp(format, "B") == 0 || strcmp(format, "c") == 0) return true;
+  bool padding = format[strspn(format, "0123456789")] == 'x'; /* of an untyped np.void */
+  if (!padding && strncmp(format, "T{", 2) != 0) return false;
+  for (bool in_name = false; *format != '\0'; ++format) {
+    if (*format == ':') in_name = !in_name;
+    if (!in_name && strchr("O>!", *format) != NULL) return false;
+  }
+  return true;
+}
+
+static bool refuse_value(onspy_call* call, size_t index, PyObject* object) {
+  bool is_struct = onspy_traits(call->kernel, index) & ONSPY_PARAMETER_STRUCT;
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_argument_type, "a %.200s; pass %s",
+      Py_TYPE(object)->tp_name,
+      is_struct ? "the struct's bytes (bytes, a ctypes.Structure, a NumPy record)"
+                : "a number: bytes are only taken for structs");
+  return false;
+}
+
 static bool pass_bytes(onspy_call* call, size_t index, PyObject* object,
                        const export* held) {
+  if (!is_raw(&held->view)) return refuse_value(call, index, object);
   if (!PyBuffer_IsContiguous(&held->view, 'C')) {
     onspy_raise_argument(call->kernel, index, call->state->error_argument_value,
                          "a %.200s whose bytes are not contiguous",
@@ -119,21 +147,24 @@ static bool refuse_elements(onspy_call* call, size_t index, PyObject* object) {
 bool onspy_call_buffer(onspy_call* call, size_t index, PyObject* object,
                        const onspy_producer* producer) {
   DLDataType dtype = {0};
-  bool value = onspy_traits(call->kernel, index) & ONSPY_PARAMETER_VALUE;
+  uint32_t traits = onspy_traits(call->kernel, index);
+  bool numpy = producer->library == ONSPY_LIBRARY_NUMPY;
   export* held = take_export(call, object);
   bool named = held != NULL &&
                onspy_dtype_from_format(held->view.format, held->view.itemsize, &dtype);
-  if (held == NULL && producer->library == ONSPY_LIBRARY_NUMPY) {
+  if (held == NULL && numpy) {
     held = take_renamed(call, object, &dtype);
     named = held != NULL;
   }
   if (held == NULL) return refuse_elements(call, index, object);
-  bool number = held->view.ndim == 0 && named && producer->kind != ONSPY_KIND_BYTES;
-  if (value && !number && producer->library != ONSPY_LIBRARY_NUMPY) {
-    return pass_bytes(call, index, object, held);
+  if (traits & ONSPY_PARAMETER_STRUCT) {
+    return numpy && named ? pass_tensor(call, index, object, held, dtype)
+                          : pass_bytes(call, index, object, held);
   }
-  if (value && !named) return pass_bytes(call, index, object, held); /* a record */
-  if (!named) return refuse_elements(call, index, object);
-  if (!pass_tensor(call, index, object, held, dtype)) return false;
-  return !value || onspy_scalar_from_tensor(call, index, object);
+  if (traits & ONSPY_PARAMETER_VALUE) {
+    if (!numpy) return refuse_value(call, index, object);
+    if (held->view.ndim == 0) return onspy_scalar_from_number(call, index, object);
+  }
+  return named ? pass_tensor(call, index, object, held, dtype)
+               : refuse_elements(call, index, object);
 }

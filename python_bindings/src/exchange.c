@@ -88,7 +88,10 @@ bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
   if (producer->library == ONSPY_LIBRARY_TORCH &&
       !onspy_torch_is_plain(&producer->torch, object, traits & ONSPY_PARAMETER_WRITTEN)) {
     int marks = onspy_torch_ask(object);
-    if (marks < 0) return false;
+    if (marks < 0) {
+      return onspy_raise_from_producer(call->kernel, index, object,
+                                       "requires_grad, is_neg() or is_conj()");
+    }
     if (marks & ONSPY_TORCH_REQUIRES_GRAD) arg->flags |= ONS_ARG_REQUIRES_GRAD;
     if (marks & ~ONSPY_TORCH_REQUIRES_GRAD) return refuse_lazy_view(call, index, marks);
   }

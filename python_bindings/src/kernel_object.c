@@ -35,6 +35,8 @@ PyObject* onspy_kernel_new(onspy_module* module, PyObject* name) {
 static uint32_t traits_of(const ons_parameter* parameter) {
   bool tensor =
       parameter->kind == ONS_PARAMETER_POINTER || parameter->kind == ONS_PARAMETER_VIEW;
+  if (parameter->kind == ONS_PARAMETER_STRUCT)
+    return ONSPY_PARAMETER_VALUE | ONSPY_PARAMETER_STRUCT;
   if (!tensor) return ONSPY_PARAMETER_VALUE;
   return parameter->is_const ? 0 : ONSPY_PARAMETER_WRITTEN;
 }
@@ -86,57 +88,83 @@ bool onspy_kernel_prepare(onspy_kernel* self, DLDevice device) {
 
 /* ---- grid and block --------------------------------------------------------------- */
 
-static bool parse_extent(PyObject* object, const char* what, uint32_t* out_extent) {
-  PyObject* number = PyBool_Check(object) ? NULL : PyNumber_Index(object);
-  if (number == NULL) {
-    PyErr_Format(PyExc_TypeError,
-                 "%s must be an int or a tuple of up to 3 ints, not %.200s", what,
-                 Py_TYPE(object)->tp_name);
-    return false;
+/* What __index__ raises passes through; its TypeErrors become the cause of ours. */
+static bool refuse_extent(const onspy_kernel* kernel, PyObject* object,
+                          const char* what) {
+  if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+  PyObject *type, *cause, *traceback;
+  PyErr_Fetch(&type, &cause, &traceback);
+  if (type != NULL) PyErr_NormalizeException(&type, &cause, &traceback);
+  PyErr_Format(PyExc_TypeError,
+               "kernel '%s': %s must be an int or a tuple of up to 3 ints, not %.200s",
+               ons_kernel_name(kernel->handle), what, Py_TYPE(object)->tp_name);
+  if (cause != NULL) {
+    PyObject *our_type, *error, *our_traceback;
+    if (traceback != NULL) PyException_SetTraceback(cause, traceback);
+    PyErr_Fetch(&our_type, &error, &our_traceback);
+    PyErr_NormalizeException(&our_type, &error, &our_traceback);
+    PyException_SetCause(error, cause);
+    PyErr_Restore(our_type, error, our_traceback);
   }
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return false;
+}
+
+static bool parse_extent(const onspy_kernel* kernel, PyObject* object, const char* what,
+                         uint32_t* out_extent) {
+  bool integral = PyIndex_Check(object) && !PyBool_Check(object);
+  PyObject* number = integral ? PyNumber_Index(object) : NULL;
+  if (number == NULL) return refuse_extent(kernel, object, what);
   int overflow = 0;
   long long extent = PyLong_AsLongLongAndOverflow(number, &overflow);
   bool fits = overflow == 0 && extent >= 0 && extent <= UINT32_MAX;
-  if (!fits)
-    PyErr_Format(PyExc_ValueError, "%s must be in 0 to 2**32-1, not %R", what, number);
+  if (!fits) {
+    PyErr_Format(PyExc_ValueError, "kernel '%s': %s must be in 0 to 2**32-1, not %R",
+                 ons_kernel_name(kernel->handle), what, number);
+  }
   Py_DECREF(number);
   *out_extent = (uint32_t)extent;
   return fits;
 }
 
-static bool parse_extents(PyObject* object, const char* what, uint32_t out_extents[3]) {
+static bool parse_extents(const onspy_kernel* kernel, PyObject* object, const char* what,
+                          uint32_t out_extents[3]) {
   out_extents[0] = out_extents[1] = out_extents[2] = 1;
   if (!PyTuple_Check(object) && !PyList_Check(object)) {
-    return parse_extent(object, what, &out_extents[0]);
+    return parse_extent(kernel, object, what, &out_extents[0]);
   }
   /* A tuple of our own: __index__ of an element may change a list. */
   PyObject* extents = PySequence_Tuple(object);
   if (extents == NULL) return false;
   Py_ssize_t count = PyTuple_GET_SIZE(extents);
   bool fits = count >= 1 && count <= 3;
-  if (!fits)
-    PyErr_Format(PyExc_ValueError, "%s must have 1 to 3 extents, not %zd", what, count);
+  if (!fits) {
+    PyErr_Format(PyExc_ValueError, "kernel '%s': %s must have 1 to 3 extents, not %zd",
+                 ons_kernel_name(kernel->handle), what, count);
+  }
   for (Py_ssize_t i = 0; fits && i < count; ++i) {
-    fits = parse_extent(PyTuple_GET_ITEM(extents, i), what, &out_extents[i]);
+    fits = parse_extent(kernel, PyTuple_GET_ITEM(extents, i), what, &out_extents[i]);
   }
   Py_DECREF(extents);
   return fits;
 }
 
-bool onspy_launch_parse(onspy_state* state, PyObject* grid, PyObject* block,
+bool onspy_launch_parse(const onspy_kernel* kernel, PyObject* grid, PyObject* block,
                         PyObject* shared, PyObject* stream, ons_launch* out_launch) {
   *out_launch = (ons_launch)ONS_LAUNCH_INIT;
   out_launch->flags = ONS_LAUNCH_NO_COMPILE;
-  if (!parse_extents(grid, "grid", out_launch->grid) ||
-      !parse_extents(block, "block", out_launch->block)) {
+  if (!parse_extents(kernel, grid, "grid", out_launch->grid) ||
+      !parse_extents(kernel, block, "block", out_launch->block)) {
     return false;
   }
   if (shared != NULL &&
-      !parse_extent(shared, "shared (bytes)", &out_launch->shared_bytes)) {
+      !parse_extent(kernel, shared, "shared (bytes)", &out_launch->shared_bytes)) {
     return false;
   }
   bool given = false;
-  if (stream != NULL && !onspy_stream_parse(state, stream, &given, &out_launch->stream)) {
+  if (stream != NULL &&
+      !onspy_stream_parse(kernel, stream, &given, &out_launch->stream)) {
     return false;
   }
   if (given) out_launch->flags |= ONS_LAUNCH_STREAM;
@@ -170,12 +198,12 @@ static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs)
     return NULL;
   }
   if (grid == NULL || block == NULL) {
-    PyErr_SetString(PyExc_TypeError, "launch() needs grid= and block=");
+    PyErr_Format(PyExc_TypeError, "kernel '%s': launch() needs grid= and block=",
+                 ons_kernel_name(kernel->handle));
     return NULL;
   }
   ons_launch launch;
-  if (!onspy_launch_parse(kernel->state, grid, block, shared, stream, &launch))
-    return NULL;
+  if (!onspy_launch_parse(kernel, grid, block, shared, stream, &launch)) return NULL;
   PyObject* tuple = PySequence_Tuple(objects);
   if (tuple == NULL) return NULL;
   PyObject* result = onspy_kernel_call(kernel, &launch, &PyTuple_GET_ITEM(tuple, 0),
@@ -292,33 +320,33 @@ PyDoc_STRVAR(
     kernel_doc,
     "A kernel of a Module.\n\n"
     "kernel[grid, block](*args) launches it; also kernel[grid, block, shared] and "
-    "kernel[grid, "
-    "block, shared, stream]. grid (blocks) and block (threads) are an int or up to three "
-    "ints "
-    "(x, y, z), shared is dynamic shared memory per block in bytes. kernel[...] may be "
-    "kept and "
-    "called often.\n\n"
+    "kernel[grid, block, shared, stream]. grid (blocks) and block (threads) are an int "
+    "or "
+    "up to three ints (x, y, z), shared is dynamic shared memory per block in bytes. "
+    "kernel[...] may be kept and called often.\n\n"
     "Arguments are checked against the signature that the compiler reported. T* takes a "
-    "dense "
-    "array of exactly that dtype, writable unless const T*, None for a null pointer; "
-    "ons::view<T, N> takes any strides. int, float and bool, NumPy scalars and "
-    "0-dimensional host "
-    "arrays are converted to the declared type and must fit. ons.like(x) and "
-    "ons.empty(shape, "
-    "dtype) are allocated by the call and returned.\n\n"
-    "The launch goes to the device and the current stream of its arrays, or to stream=: "
-    "a native "
-    "handle as int, or an object of torch, CuPy or with __cuda_stream__. Nothing is "
-    "synchronised "
-    "or copied; on a GPU the kernel has been enqueued when the call returns, on the CPU "
-    "it has "
-    "run. Arrays are borrowed for the call; their memory must live, in the order of "
-    "their own "
-    "stream, until the kernel is done, which the array libraries' allocators see to. Any "
-    "thread "
-    "may launch. Legal while the stream is being captured. Raises ArgumentError, "
-    "OrderError, "
-    "CompileError (first launch on a device), DeviceError, UnavailableError.");
+    "dense array of exactly that dtype, writable unless const T*, None for a null "
+    "pointer; ons::view<T, N> takes any strides. int, float and bool, NumPy scalars and "
+    "0-dimensional host arrays are converted to the declared type and must fit. A struct "
+    "takes its bytes: bytes, bytearray, a memoryview of bytes, a ctypes.Structure or a "
+    "NumPy record of exactly its size. ons.like(x) and ons.empty(shape, dtype) are "
+    "allocated by the call and returned.\n\n"
+    "The arrays decide the device: the launch goes to that of its arrays in GPU memory, "
+    "and without any it is on the CPU, where a stream cannot be given. It goes to the "
+    "current stream of its arrays, or to stream=: a native handle as int, or an object "
+    "of "
+    "torch, CuPy or with __cuda_stream__. Nothing is synchronised or copied; on a GPU "
+    "the "
+    "kernel has been enqueued when the call returns, on the CPU it has run. Arrays are "
+    "borrowed for the call; their memory must live, in the order of their own stream, "
+    "until the kernel is done, which the array libraries' allocators see to. Any thread "
+    "may launch; on the CPU, a launch of fewer than 256 threads in all keeps the GIL. "
+    "Legal while the stream is being captured.\n\n"
+    "Automatic differentiation does not see what a kernel writes: no gradient flows "
+    "through it, and torch's version counter of a tensor is not increased, so that a "
+    "backward pass does not notice that a value it has saved was overwritten.\n\n"
+    "Raises ArgumentError, OrderError, CompileError (first launch on a device), "
+    "DeviceError, UnavailableError.");
 
 static PyType_Slot kernel_slots[] = {{Py_tp_doc, (void*)kernel_doc},
                                      {Py_tp_call, ONSPY_FUNCTION(kernel_call)},

@@ -23,7 +23,7 @@ PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {
   if (parts < 2 || parts > 4) {
     PyErr_Format(
         PyExc_TypeError,
-        "kernel %s takes [grid, block], [grid, block, shared_bytes] or [grid, block, "
+        "kernel '%s' takes [grid, block], [grid, block, shared_bytes] or [grid, block, "
         "shared_bytes, stream]",
         ons_kernel_name(kernel->handle));
     return NULL;
@@ -31,8 +31,7 @@ PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {
   ons_launch launch;
   PyObject* stream =
       parts > 3 && PyTuple_GET_ITEM(key, 3) != Py_None ? PyTuple_GET_ITEM(key, 3) : NULL;
-  if (!onspy_launch_parse(kernel->state, PyTuple_GET_ITEM(key, 0),
-                          PyTuple_GET_ITEM(key, 1),
+  if (!onspy_launch_parse(kernel, PyTuple_GET_ITEM(key, 0), PyTuple_GET_ITEM(key, 1),
                           parts > 2 ? PyTuple_GET_ITEM(key, 2) : NULL, stream, &launch)) {
     return NULL;
   }

@@ -155,8 +155,16 @@ static bool is_number(const PyTypeObject* type) {
 
 static onspy_kind kind_of(onspy_state* state, onspy_producer* producer) {
   PyTypeObject* type = producer->type;
-  /* A masked array's memory holds values that the array says are not there. */
-  if (find_base(state, type, "numpy", "MaskedArray") != NULL) return ONSPY_KIND_UNKNOWN;
+  /* A masked array's memory holds values that the array says are not there; NumPy's text
+   * and times, and tracers, have number protocols without being numbers. */
+  static const char* const refused[][2] = {
+      {"numpy", "MaskedArray"}, {"numpy", "character"},   {"numpy", "datetime64"},
+      {"jax", "Tracer"},        {"numpy", "timedelta64"},
+  };
+  for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
+    if (find_base(state, type, refused[i][0], refused[i][1]) != NULL)
+      return ONSPY_KIND_UNKNOWN;
+  }
   if (producer->library == ONSPY_LIBRARY_NUMPY) return ONSPY_KIND_BUFFER;
   producer->has_dlpack = has_attribute(type, state->str_dlpack) &&
                          has_attribute(type, state->str_dlpack_device);

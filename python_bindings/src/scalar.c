@@ -42,16 +42,31 @@ static bool is_exact(PyObject* object) {
   return PyBool_Check(object) || PyLong_Check(object) || PyFloat_Check(object);
 }
 
-/* The Python number in an object (new reference): by item(), as NumPy's scalars,
- * ml_dtypes' and 0-dimensional arrays have it, else by __index__ or __float__. */
+/* By __index__ or __float__ (new reference); text is not parsed, as float() would. */
+static PyObject* convert(PyObject* object) {
+  if (is_exact(object) || PyComplex_Check(object)) return Py_NewRef(object);
+  const PyNumberMethods* methods = Py_TYPE(object)->tp_as_number;
+  bool text = PyUnicode_Check(object) || PyBytes_Check(object);
+  if (!text && PyIndex_Check(object)) return PyNumber_Index(object);
+  if (!text && methods != NULL && methods->nb_float != NULL)
+    return PyNumber_Float(object);
+  return PyErr_Format(PyExc_TypeError, "%.200s is not a number",
+                      Py_TYPE(object)->tp_name);
+}
+
+/* The Python number in an object (new reference): in what item() gives, as NumPy's
+ * scalars, ml_dtypes' and 0-dimensional arrays have it, else in the object itself. */
 static PyObject* number_in(onspy_state* state, PyObject* object) {
   if (is_exact(object)) return Py_NewRef(object);
-  PyObject* number = PyObject_CallMethodNoArgs(object, state->str_item);
-  if (number != NULL && (is_exact(number) || PyComplex_Check(number))) return number;
-  if (number == NULL && !PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
-  Py_XDECREF(number);
-  PyErr_Clear();
-  return PyIndex_Check(object) ? PyNumber_Index(object) : PyNumber_Float(object);
+  PyObject* item = PyObject_CallMethodNoArgs(object, state->str_item);
+  if (item == NULL) {
+    if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+    PyErr_Clear();
+    return convert(object);
+  }
+  PyObject* number = convert(item);
+  Py_DECREF(item);
+  return number;
 }
 
 bool onspy_scalar_from_number(onspy_call* call, size_t index, PyObject* object) {

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,20 +24,25 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Our environment with the language fixed; the strings stay environ's. */
-static char** english_environment(const ons_allocator* allocator) {
+static bool is_of_language(const char* variable) {
+  return strncmp(variable, "LC_", 3) == 0 || strncmp(variable, "LANG", 4) == 0;
+}
+
+/* Our environment with the language fixed, and TMPDIR where `temp` ("TMPDIR=...") is
+ * given; the strings stay their owners'. */
+static char** make_environment(const ons_allocator* allocator, char* temp) {
   size_t count = 0;
   while (environ && environ[count]) ++count;
-  char** result = ons__alloc_array(allocator, count + 2, sizeof(*result));
+  char** result = ons__alloc_array(allocator, count + 3, sizeof(*result));
   if (!result) return NULL;
   size_t kept = 0;
   for (size_t i = 0; i < count; ++i) {
-    bool language =
-        strncmp(environ[i], "LC_", 3) == 0 || strncmp(environ[i], "LANG", 4) == 0;
-    if (!language) result[kept++] = environ[i];
+    bool replaced = temp && strncmp(environ[i], "TMPDIR=", 7) == 0;
+    if (!replaced && !is_of_language(environ[i])) result[kept++] = environ[i];
   }
   static char english[] = "LC_ALL=C";
-  result[kept] = english;
+  result[kept++] = english;
+  result[kept] = temp;
   return result;
 }
 
@@ -82,39 +88,61 @@ static int spawn(const char* const* argv, char** environment, int input, int out
   return rc;
 }
 
-/* Reads until the end of the pipe or the deadline (negative: none); false on the latter.
- */
-static bool drain(int fd, int64_t deadline_ms, ons__string* output) {
-  char buffer[16384];
-  for (;;) {
-    int64_t left = deadline_ms < 0 ? -1 : deadline_ms - now_ms();
-    if (deadline_ms >= 0 && left <= 0) return false;
-    struct pollfd entry = {.fd = fd, .events = POLLIN};
-    int ready = poll(&entry, 1, left > 1000000 ? 1000000 : (int)left);
-    if (ready < 0 && errno != EINTR) return true;
-    if (ready <= 0) continue;
-    ssize_t count = read(fd, buffer, sizeof(buffer));
-    if (count > 0) ons__string_append_bytes(output, buffer, (size_t)count);
-    if (count == 0 || (count < 0 && errno != EINTR)) return true;
-  }
+/* A child on its way, and the end of the pipe that its output comes from. */
+typedef struct child {
+  pid_t pid;
+  int output;
+  int64_t deadline_ms; /* negative: none */
+  bool ended;
+  int exit_code; /* -1 until it is known */
+  bool timed_out;
+} child;
+
+/* Notices its end; waits for that where `may_block`. */
+static void reap(child* self, bool may_block) {
+  int status = 0;
+  pid_t got;
+  do {
+    got = waitpid(self->pid, &status, may_block ? 0 : WNOHANG);
+  } while (got < 0 && errno == EINTR);
+  if (got == 0) return;
+  self->ended = true;
+  if (got < 0) return; /* someone else has reaped it */
+  self->exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* Waits for the child, which may have closed its output and live on. */
-static int wait_for(pid_t pid, int64_t deadline_ms, bool* timed_out) {
-  for (;;) {
-    int status = 0;
-    bool may_kill = deadline_ms >= 0 && !*timed_out;
-    pid_t got = waitpid(pid, &status, may_kill ? WNOHANG : 0);
-    if (got == pid) {
-      return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+/* Reads once, at most `most_bytes`; false at the end of the pipe. */
+static bool read_some(child* self, size_t most_bytes, ons__string* output) {
+  char buffer[16384];
+  size_t wanted = most_bytes < sizeof(buffer) ? most_bytes : sizeof(buffer);
+  ssize_t count = read(self->output, buffer, wanted);
+  if (count > 0) ons__string_append_bytes(output, buffer, (size_t)count);
+  return count > 0 || (count < 0 && errno == EINTR);
+}
+
+/* Reads until the child has ended. Its own children may hold the pipe open for good (a
+ * compiler cache's server) or even write on, and it may close the pipe and live on:
+ * neither end tells the other. */
+static void follow(child* self, ons__string* output) {
+  enum { OPEN_MS = 20, CLOSED_MS = 2 };
+  while (!self->ended) {
+    struct pollfd entry = {.fd = self->output, .events = POLLIN};
+    bool is_ready = poll(&entry, 1, self->output < 0 ? CLOSED_MS : OPEN_MS) > 0;
+    bool is_closed = is_ready && !read_some(self, SIZE_MAX, output);
+    if (is_closed) self->output = -1; /* poll passes over it */
+    reap(self, is_closed && self->deadline_ms < 0);
+    if (!self->ended && self->deadline_ms >= 0 && now_ms() >= self->deadline_ms) {
+      self->timed_out = true;
+      kill(self->pid, SIGKILL);
+      reap(self, true);
     }
-    if (got < 0 && errno != EINTR) return -1;
-    if (got == 0 && now_ms() >= deadline_ms) {
-      *timed_out = true;
-      kill(pid, SIGKILL);
-    } else if (got == 0) {
-      nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
-    }
+  }
+  size_t before = output->length;
+  int left = 0;
+  if (self->output < 0 || ioctl(self->output, FIONREAD, &left) != 0) return;
+  size_t end = before + (size_t)left;
+  while (output->length < end && read_some(self, end - output->length, output)) {
+    if (!ons__string_ok(output)) return;
   }
 }
 
@@ -131,56 +159,59 @@ static void close_if_open(int fd) {
   if (fd >= 0) close(fd);
 }
 
+/* The child's input, and the pipe for its output. False: errno says why. */
+static bool open_streams(const char* input, int* out_input, int out_ends[2]) {
+  *out_input = input && *input ? ons__memory_file(input, strlen(input))
+                               : open("/dev/null", O_RDONLY | O_CLOEXEC);
+  *out_input = above_standard(*out_input);
+  if (*out_input < 0 || pipe2(out_ends, O_CLOEXEC) != 0) return false;
+  out_ends[0] = above_standard(out_ends[0]);
+  out_ends[1] = above_standard(out_ends[1]);
+  return out_ends[0] >= 0 && out_ends[1] >= 0;
+}
+
 ons_status ons__process_run(const ons_allocator* allocator, const char* const* argv,
-                            const char* input, uint32_t timeout_ms,
-                            ons__process_result* out_result, ons_error* error) {
+                            const char* input, const char* temp_folder,
+                            uint32_t timeout_ms, ons__process_result* out_result,
+                            ons_error* error) {
   ons_status status = ONS_STATUS_OK;
   int ends[2] = {-1, -1}, input_fd = -1;
-  ons__string output;
+  child self = {.exit_code = -1, .deadline_ms = timeout_ms ? now_ms() + timeout_ms : -1};
+  ons__string output, temp;
   ons__string_init(&output, allocator);
+  ons__string_init(&temp, allocator);
   *out_result = (ons__process_result){.exit_code = -1};
 
-  char** environment = english_environment(allocator);
-  if (!environment) {
+  if (temp_folder) ons__string_appendf(&temp, "TMPDIR=%s", temp_folder);
+  char** environment = make_environment(allocator, temp_folder ? temp.data : NULL);
+  if (!environment || !ons__string_ok(&temp)) {
     status = ons__error_no_memory(error);
-    goto done;
-  }
-  input_fd = input && *input ? ons__memory_file(input, strlen(input))
-                             : open("/dev/null", O_RDONLY | O_CLOEXEC);
-  input_fd = above_standard(input_fd);
-  bool piped = input_fd >= 0 && pipe2(ends, O_CLOEXEC) == 0;
-  ends[0] = above_standard(ends[0]);
-  ends[1] = above_standard(ends[1]);
-  if (!piped || ends[0] < 0 || ends[1] < 0) {
+  } else if (!open_streams(input, &input_fd, ends)) {
     status = ons__error_native(error, ONS_STATUS_IO, "pipe2", errno,
                                "cannot start %s: %s", argv[0], strerror(errno));
-    goto done;
+  } else {
+    int rc = spawn(argv, environment, input_fd, ends[1], &self.pid);
+    if (rc != 0) {
+      status = ons__error_native(error, ONS_STATUS_NOT_FOUND, "posix_spawn", rc,
+                                 "cannot start %s: %s", argv[0], strerror(rc));
+    }
   }
-  pid_t pid = 0;
-  int rc = spawn(argv, environment, input_fd, ends[1], &pid);
-  close(ends[1]);
-  ends[1] = -1;
-  if (rc != 0) {
-    status = ons__error_native(error, ONS_STATUS_NOT_FOUND, "posix_spawn", rc,
-                               "cannot start %s: %s", argv[0], strerror(rc));
-    goto done;
+  if (status == ONS_STATUS_OK) {
+    close(ends[1]);
+    ends[1] = -1;
+    self.output = ends[0];
+    follow(&self, &output);
+    out_result->exit_code = self.exit_code;
+    out_result->timed_out = self.timed_out;
+    out_result->output_bytes = output.length;
+    out_result->output = ons__string_take(&output);
+    if (!out_result->output) status = ons__error_no_memory(error);
   }
-
-  int64_t deadline_ms = timeout_ms ? now_ms() + timeout_ms : -1;
-  if (!drain(ends[0], deadline_ms, &output)) {
-    out_result->timed_out = true;
-    kill(pid, SIGKILL);
-  }
-  out_result->exit_code = wait_for(pid, deadline_ms, &out_result->timed_out);
-  out_result->output_bytes = output.length;
-  out_result->output = ons__string_take(&output);
-  if (!out_result->output) status = ons__error_no_memory(error);
-
-done:
   close_if_open(ends[0]);
   close_if_open(ends[1]);
   close_if_open(input_fd);
   ons__string_clear(&output);
+  ons__string_clear(&temp);
   ons__free(allocator, environment);
   return status;
 }

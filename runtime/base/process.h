@@ -17,13 +17,16 @@ typedef struct ons__process_result {
 } ons__process_result;
 
 /* Runs `argv` (argv[0] is the program's path, NULL at the end) without a shell and waits
- * for it. Its standard input is `input`, or empty for NULL; its environment is ours with
- * LC_ALL=C, so that messages can be read. After `timeout_ms` (0: never) it is killed. No
- * descriptor of ours leaks into it; blocked signals are unblocked in it. OK whatever its
- * exit code; NOT_FOUND where the program cannot be started, IO, OUT_OF_MEMORY otherwise.
+ * for it, not for what it leaves running. Its standard input is `input`, or empty for
+ * NULL; its environment is ours with LC_ALL=C, so that messages can be read, and with
+ * TMPDIR=`temp_folder` unless that is NULL. After `timeout_ms` (0: never) it is killed.
+ * No descriptor of ours leaks into it; blocked signals are unblocked in it. OK whatever
+ * its exit code; NOT_FOUND where the program cannot be started, IO, OUT_OF_MEMORY
+ * otherwise.
  */
 ons_status ons__process_run(const ons_allocator* allocator, const char* const* argv,
-                            const char* input, uint32_t timeout_ms,
-                            ons__process_result* out_result, ons_error* error);
+                            const char* input, const char* temp_folder,
+                            uint32_t timeout_ms, ons__process_result* out_result,
+                            ons_error* error);
 
 #endif /* ONS_RUNTIME_BASE_PROCESS_H_ */

@@ -643,16 +643,31 @@ def test_outputs_of_another_device_are_refused(
     assert sim.launches() == []
 
 
-def test_empty_goes_where_the_launch_goes(
-    mod: ons.Module, sim: Sim, arrays: Arrays, pinned: Any
-) -> None:
+def test_empty_goes_where_the_launch_goes(sim: Sim, arrays: Arrays, pinned: Any) -> None:
+    split = ons.Module("__global__ void split(const float* x, float* y, float* z) {}").split
+    split.prepare("cuda:0")
     for args in ((pinned, arrays(), ons.empty(4, "float32")),
                  (pinned, ons.empty(4, "float32"), ons.like(arrays()))):  # fmt: skip
         sim.clear()
-        z = mod.axpy[1, 4](2.0, *args, 4)
+        z = split[1, 4](*args)
         made = z if not isinstance(z, tuple) else z[0]
         assert (made.device_type, made.device_id) == CUDA
         assert sim.launch().stream == arrays.stream
+
+
+def test_outputs_are_not_read(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    for output in (ons.like(arrays()), ons.empty(4, "float32")):
+        with pytest.raises(ons.ArgumentValueError, match=r"argument 2 \('x'\).*output"):
+            launch(mod, output, arrays())
+    assert sim.launches() == []
+
+
+def test_streams_need_an_array_in_gpu_memory(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    host = arrays(device=(1, 0))
+    for x, out in ((host, host), (None, None)):
+        with pytest.raises(ons.ArgumentError, match="'scale'.*stream.*GPU"):
+            launch(mod, x, out, stream=arrays.stream)
+    assert sim.launches() == []
 
 
 def test_empty_alone_has_no_library(mod: ons.Module, sim: Sim) -> None:

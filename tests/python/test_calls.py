@@ -166,8 +166,35 @@ def test_calls_without_brackets(mod: ons.Module, x: Any) -> None:
     "key", [1, (1,), (), (1, 1, 0, None, 5), "ab", None, slice(1, 2), (1, "a"), (1.0, 1), (True, 1)]
 )
 def test_malformed_brackets(mod: ons.Module, key: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="'scale'"):
         mod.scale[key]
+
+
+class Raising:
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __index__(self) -> int:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ZeroDivisionError("x"), MemoryError()])
+def test_errors_in_extents_pass_through(mod: ons.Module, error: BaseException) -> None:
+    extent = Raising(error)
+    for key in ((extent, 1), (1, extent), ((1, extent), 1), (1, [extent]), (1, 1, extent)):
+        with pytest.raises(type(error)) as caught:
+            mod.scale[key]
+        assert caught.value is error
+
+
+def test_type_errors_in_extents_become_the_cause(mod: ons.Module) -> None:
+    error = TypeError("inside")
+    for what, key in (("grid", (Raising(error), 1)), ("block", (1, (1, Raising(error))))):
+        with pytest.raises(
+            TypeError, match=rf"kernel 'scale': {what} must be an int.*Raising"
+        ) as e:
+            mod.scale[key]
+        assert e.value.__cause__ is error
 
 
 @pytest.mark.parametrize(
@@ -175,7 +202,7 @@ def test_malformed_brackets(mod: ons.Module, key: Any) -> None:
     [(-1, 1), (2**32, 1), (1, 10**30), ((1, 1, 1, 1), 1), ((), 1), (1, 1, -5), (1, 1, 2**40)],
 )
 def test_extents_out_of_range(mod: ons.Module, key: Any) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="'scale'"):
         mod.scale[key]
 
 
@@ -300,6 +327,21 @@ def test_streams_that_are_not(mod: ons.Module, stream: Any, error: Any) -> None:
         mod.scale[1, 1, 0, stream]
     with pytest.raises(error, match="stream"):
         mod.scale.launch([], grid=1, block=1, stream=stream)
+
+
+@pytest.mark.parametrize("stream", [0, 5, 1 << 40])
+def test_streams_need_an_array_in_gpu_memory(mod: ons.Module, x: Any, stream: int) -> None:
+    out = np.zeros(4, np.float32)
+    for kernel, args in (("scale", (2.0, x, out, 4)), ("nothing", ())):
+        with pytest.raises(ons.ArgumentValueError, match=rf"'{kernel}'.*stream.*GPU"):
+            mod[kernel][1, 4, 0, stream](*args)
+        with pytest.raises(ons.ArgumentValueError, match=rf"'{kernel}'.*stream.*GPU"):
+            mod[kernel].launch(args, grid=1, block=4, stream=stream)
+    with pytest.raises(ons.ArgumentValueError, match="'fill<int>'.*stream.*GPU"):
+        mod["fill<int>"][1, 1, 0, stream](1, None)
+    assert not out.any()
+    mod.scale[1, 4, 0, None](2.0, x, out, 4)
+    assert (out == 2 * x).all()
 
 
 def test_errors_in_stream_objects_pass_through(mod: ons.Module) -> None:

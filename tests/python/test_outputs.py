@@ -116,6 +116,16 @@ def test_bad_outputs(mod: ons.Module) -> None:
     assert "float32" in repr(ons.empty(3, "float32")) and "ndarray" in repr(ons.like(x))
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_outputs_are_not_read(mod: ons.Module, library: str) -> None:
+    x = array_of(library)
+    out = np.zeros(x.size if library != "torch" else x.numel(), np.float32)
+    for output in (ons.like(x), ons.empty(4, "float32")):
+        args = (2.0, output, x if library != "jax" else out, 4)
+        with pytest.raises(ons.ArgumentError, match=r"argument 2 \('x'\).*const float\*.*output"):
+            mod.scale[1, 4](*args)
+
+
 def test_failed_calls_drop_their_outputs(mod: ons.Module, producer: Any) -> None:
     x = np.arange(4, dtype=np.float32)
     tensor = producer.make_type(0)(x.ctypes.data, (4,), owner=x)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -327,6 +328,36 @@ def test_big_launches_release_the_gil(mod: ons.Module) -> None:
         ticks += 1
     thread.join()
     assert ticks > 10 and (out == 2).all()
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_long_launches_of_one_block_release_the_gil(library: str) -> None:
+    source = """
+    __global__ void spin(float* x, long long n) {
+      float y = x[threadIdx.x];
+      for (long long i = 0; i < n; ++i) y = y * 0.5f + 1.0f;
+      x[threadIdx.x] = y;
+    }
+    """
+    spin = ons.Module(source).spin
+    x: Any = np.ones(256, np.float32)
+    if library == "torch":
+        x = pytest.importorskip("torch").from_numpy(x)
+    spin[1, 256](x, 1)
+    done = threading.Event()
+
+    def launch() -> None:
+        spin[1, 256](x, 1_000_000)
+        done.set()
+
+    thread = threading.Thread(target=launch)
+    ticks = 0
+    thread.start()
+    while not done.is_set():
+        ticks += 1
+        time.sleep(0.001)
+    thread.join()
+    assert ticks > 20
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

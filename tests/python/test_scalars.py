@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import array
+import ctypes
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -42,6 +46,15 @@ FITTING = [
     ("int", np.array(7), np.int32),
     ("float", np.array(2.5, np.float32), np.float32),
     ("float", np.array(7), np.float32),
+    ("double", np.array(2.0, ">f8"), np.float64),
+    ("float", np.array(2.0, ">f8"), np.float32),
+    ("int", np.array(3, ">i4"), np.int32),
+    ("long long", np.array(7, object), np.int64),
+    ("double", np.array(Fraction(5, 2), object), np.float64),
+    ("double", Decimal("2.5"), np.float64),
+    ("double", np.array(2.5, np.longdouble), np.float64),
+    ("double", np.longdouble(2.5), np.float64),
+    ("bool", np.array(True), np.bool_),
 ]
 
 
@@ -72,7 +85,77 @@ UNFITTING = [
     ("int", [3], ons.ArgumentTypeError),
     ("int", np.array([3]), ons.ArgumentTypeError),
     ("int", object(), ons.ArgumentTypeError),
+    ("float", 1j + np.array(1), ons.ArgumentTypeError),
+    ("int", np.array(2**31, ">i8"), ons.ArgumentValueError),
+    ("int", np.array([3], ">i4"), ons.ArgumentTypeError),
 ]
+
+
+class TextThatFloats(str):
+    def __float__(self) -> float:
+        return 3.0
+
+
+class BytesThatIndex(bytes):
+    def __index__(self) -> int:
+        return 3
+
+
+# Of the parameter's size, each of them, for one parameter or another.
+NO_NUMBERS = [
+    b"abcd",
+    b"abcdefgh",
+    bytearray(4),
+    memoryview(b"abcd"),
+    memoryview(np.array([3], np.int32)),
+    memoryview(np.array(3, np.int32)),
+    array.array("i", [3]),
+    array.array("f", [3]),
+    array.array("d", [3]),
+    ctypes.c_int(3),
+    ctypes.c_float(3),
+    ctypes.c_double(3),
+    (ctypes.c_int * 1)(3),
+    np.array("a"),
+    np.array("3"),
+    np.array("3", object),
+    np.array(b"3"),
+    np.array(b"abcd"),
+    np.array(None, object),
+    np.zeros((), [("a", "i4")]),
+    np.zeros((), [("a", "f8")])[()],
+    np.zeros((), "V4"),
+    np.void(b"abcd"),
+    np.void(b"abcdefgh"),
+    np.str_("3"),
+    np.bytes_(b"3"),
+    np.datetime64(3, "ns"),
+    np.timedelta64(3, "ns"),
+    np.array(3, "M8[ns]"),
+    np.array(3, "m8[ns]"),
+    "3",
+    TextThatFloats("3"),
+    BytesThatIndex(b"3"),
+]
+
+
+DTYPES = {"float": "f4", "double": "f8", "int": "i4", "long long": "i8", "bool": "?"}
+
+
+@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("spelling", DTYPES)
+def test_bytes_and_text_are_no_numbers(mod: ons.Module, spelling: str, value: Any) -> None:
+    out = np.zeros(1, DTYPES[spelling])
+    with pytest.raises(ons.ArgumentTypeError, match=r"argument 1 \('value'\): declared"):
+        mod[f"fill<{spelling}>"][1, 1](value, out)
+    assert out[0] == 0
+
+
+def test_bytes_are_no_numbers_in_a_first_call(mod: ons.Module) -> None:
+    out = np.zeros(1, np.float64)
+    with pytest.raises(ons.ArgumentTypeError, match=r"argument 1 \('value'\): declared double"):
+        ons.Module(mod.source)["fill<double>"][1, 1](b"abcdefgh", out)
+    assert out[0] == 0
 
 
 @pytest.mark.parametrize(("spelling", "value", "error"), UNFITTING)
@@ -155,7 +238,6 @@ __global__ void take(pair p, float* out) { out[0] = p.a * p.b; }
 
 
 def test_structs_from_bytes() -> None:
-    import ctypes
     import struct
 
     class Pair(ctypes.Structure):
@@ -164,10 +246,46 @@ def test_structs_from_bytes() -> None:
     take = ons.Module(STRUCT).take
     raw = struct.pack("fi", 2.5, 4)
     record = np.array([(2.5, 4)], dtype=[("a", "<f4"), ("b", "<i4")])
-    for value in (raw, bytearray(raw), memoryview(raw), Pair(2.5, 4), record, record[0]):
+    chars = ctypes.create_string_buffer(raw, len(raw))
+    views = (memoryview(raw), memoryview(raw).cast("c"))
+    for value in (raw, bytearray(raw), *views, chars, Pair(2.5, 4), record, record[0]):
         out = np.zeros(1, np.float32)
         take[1, 1](value, out)
         assert out[0] == 10
     for value in (raw[:-1], raw + b"x", b"", 5, 2.5, None, memoryview(raw * 2)[::2]):
         with pytest.raises(ons.ArgumentError, match=r"argument 1 \('p'\)"):
             take[1, 1](value, np.zeros(1, np.float32))
+
+
+def test_structs_from_what_is_no_bytes() -> None:
+    class Swapped(ctypes.BigEndianStructure):
+        _fields_ = [("a", ctypes.c_float), ("b", ctypes.c_int)]
+
+    take = ons.Module(STRUCT).take
+    for value in (
+        array.array("i", [3, 4]),
+        array.array("d", [3]),
+        memoryview(np.array([3.0])),
+        memoryview(np.array([3, 4], np.int32)),
+        ctypes.c_double(3),
+        np.array(3.0),
+        np.array(3.0, ">f8"),
+        np.array([3.0]),
+        np.array([3.0], ">f8"),
+        np.array(7, object),
+        np.array(b"abcdefgh"),
+        np.array(1j, np.complex64),
+        np.zeros((), [("a", object)]),
+        np.zeros((), [("O", "<i4"), ("b", ">i4")]),
+        np.zeros(2, [("a", "<f4"), ("b", "<i4")]),
+        np.frombuffer(b"abcdefgh", np.uint8),
+        np.bytes_(b"abcdefgh"),
+        Swapped(2.5, 4),
+    ):
+        with pytest.raises(ons.ArgumentError, match=r"argument 1 \('p'\)"):
+            take[1, 1](value, np.zeros(1, np.float32))
+    out = np.zeros(1, np.float32)
+    named = np.array((2.5, 4), [("O", "<f4"), (">x", "<i4")])
+    for value in (named, named[()], np.void(named.tobytes()), memoryview(named)):
+        take[1, 1](value, out)
+        assert out[0] == 10

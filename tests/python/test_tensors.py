@@ -391,6 +391,61 @@ def test_tensors_without_plain_memory_are_refused(mod: ons.Module, kind: str) ->
         run_scale(mod, x, torch.zeros(16), 16)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", ["strided", "jagged"])
+def test_nested_tensors_are_refused(mod: ons.Module, layout: str) -> None:
+    parts = [torch.ones(2), torch.ones(3)]
+    x = torch.nested.nested_tensor(parts, layout=getattr(torch, layout))
+    out = torch.zeros(4)
+    for kernel in (mod.scale, ons.Module(mod.source).scale):
+        for i, args in enumerate(
+            [(x, out, out, 4), (2.0, x, out, 4), (2.0, out, x, 4), (2.0, out, ons.like(x), 4)]
+        ):
+            with pytest.raises(ons.ArgumentTypeError) as caught:
+                kernel[1, 4](*args)
+            assert f"kernel 'scale', argument {min(i + 1, 3)}" in str(caught.value)
+            assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_errors_of_torch_attributes_name_the_argument(mod: ons.Module) -> None:
+    class Broken(torch.Tensor):
+        @property
+        def requires_grad(self) -> bool:  # type: ignore[override]
+            raise AttributeError("broken")
+
+        def is_neg(self) -> bool:
+            raise RuntimeError("broken")
+
+    class BrokenOld(Broken):
+        __dlpack_c_exchange_api__ = None
+
+    # With neither bit nor autograd to ask about, a tensor with a table is not asked at all.
+    grad = torch.zeros(4, requires_grad=True)
+    for kind in (Broken, BrokenOld):
+        x = torch.Tensor.as_subclass(grad, kind)
+        with pytest.raises(ons.ArgumentTypeError, match=r"'out'.*requires_grad.*broken") as e:
+            mod.scale[1, 4](2.0, torch.zeros(4), x, 4)
+        assert e.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("name", ["jit", "vmap", "grad"])
+def test_tracers_are_refused(mod: ons.Module, jnp: Any, name: str) -> None:
+    import jax
+
+    out = np.zeros(4, np.float32)
+
+    def body(x: Any) -> Any:
+        for i, args in enumerate([(x, out, out, 4), (2.0, x, out, 4), (2.0, out, ons.like(x), 4)]):
+            with pytest.raises(
+                ons.ArgumentTypeError,
+                match=rf"argument {i + 1} .*Tracer.*JAX transformation \(jit.*concrete arrays",
+            ):
+                mod.scale[1, 4](*args)
+        return x
+
+    getattr(jax, name)(body)(jnp.ones(4) if name != "grad" else jnp.float32(1))
+
+
 def test_functorch_wrappers_are_refused(mod: ons.Module) -> None:
     def body(x: Any) -> Any:
         run_scale(mod, x, torch.zeros(4), 4)

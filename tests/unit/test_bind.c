@@ -188,10 +188,12 @@ Test(bind, elements_that_are_written_twice) {
     tensor.strides = overlaps[i];
     CHECK_REFUSED(bind_one("FvN3ons4viewIfLi2ExEEE", &arg, &cpu), ONS__REFUSED_OVERLAP,
                   ONS_STATUS_ARGUMENT_VALUE, "share memory");
-    cr_expect(eq(int, bind_one("FvN3ons4viewIKfLi2ExEEE", &arg, &cpu).refusal, ONS__ACCEPTED));
+    cr_expect(
+        eq(int, bind_one("FvN3ons4viewIKfLi2ExEEE", &arg, &cpu).refusal, ONS__ACCEPTED));
   }
   tensor.strides = apart;
-  cr_expect(eq(int, bind_one("FvN3ons4viewIfLi2ExEEE", &arg, &cpu).refusal, ONS__ACCEPTED));
+  cr_expect(
+      eq(int, bind_one("FvN3ons4viewIfLi2ExEEE", &arg, &cpu).refusal, ONS__ACCEPTED));
 }
 
 /* A stride that is never used may have any size. */

@@ -95,6 +95,76 @@ Test(cpu, thread_count_from_the_environment) {
   backend->ops->device_close(other);
 }
 
+static void expect_wrapping(void) {
+  static int32_t out[1024];
+  int32_t* pointer = out;
+  void* parameters[] = {&pointer};
+  fixture_kernel kernel = fixture_load(
+      "__global__ void k(int* o) {\n"
+      "  int i = threadIdx.x;\n  o[i] = i * 1103515245 + 12345;\n}\n",
+      "k", NULL);
+  fixture_launch(&kernel, 1, 1024, parameters, 1);
+  for (uint32_t i = 0; i < 1024; ++i) {
+    cr_assert(eq(i32, out[i], (int32_t)(i * 1103515245u + 12345u)), "thread %u", i);
+  }
+  unload(&kernel);
+  kernel = fixture_load(
+      "__global__ void k(int* o) {\n"
+      "  int i = threadIdx.x, a = 2147483000 + i;\n  o[i] = a < 0 ? -1 : a % 7;\n}\n",
+      "k", NULL);
+  fixture_launch(&kernel, 1, 1024, parameters, 1);
+  for (uint32_t i = 0; i < 1024; ++i) {
+    int32_t a = (int32_t)(2147483000u + i);
+    cr_assert(eq(i32, out[i], a < 0 ? -1 : a % 7), "thread %u", i);
+  }
+  unload(&kernel);
+}
+
+Test(cpu, the_overflow_of_one_thread_ends_no_other) {
+  expect_wrapping();
+  fixture_close();
+  setenv("ONSTREAM_HOST_COMPILER", "g++", 1);
+  open_four_threads();
+  expect_wrapping();
+}
+
+Test(cpu, integer_intrinsics_of_averages_dots_and_shifts) {
+  int32_t out[16] = {0};
+  int32_t* pointer = out;
+  run_int(
+      "#include <cmath>\n"
+      "__global__ void k(int* o) {\n"
+      "  o[0] = __hadd(-3, 0); o[1] = __rhadd(-3, 0); o[2] = __hadd(2147483647, 1);\n"
+      "  o[3] = __uhadd(4294967295u, 4294967295u) == 4294967295u;\n"
+      "  o[4] = __dp4a(0x7f80ff01, 0x02030405, 10);\n"
+      "  o[5] = __dp4a(0xff010203u, 0x02030405u, 1u);\n"
+      "  o[6] = __funnelshift_lc(1, 2, 40); o[7] = __funnelshift_rc(1, 2, 32);\n"
+      "  o[8] = __funnelshift_lc(0x80000000u, 2, 1); o[9] = __funnelshift_rc(4, 1, 1);\n"
+      "  long long c = clock64(); clock(); __nanosleep(100); o[10] = clock64() >= c;\n"
+      "  float nan = 0.0f / 0.0f; double inf = 1.0 / 0.0;\n"
+      "  static_assert(sizeof(isnan(nan)) == sizeof(bool), \"\");\n"
+      "  o[11] = isnan(nan) && isinf(-inf) && !isfinite(inf) && signbit(-0.0f);\n"
+      "  o[12] = isnan(1.0) || isinf(1.0f) || !isfinite(1.0f) || signbit(1.0);\n"
+      "}\n",
+      pointer);
+  const int32_t expected[] = {-2,
+                              -1,
+                              1 << 30,
+                              1,
+                              10 + 127 * 2 - 128 * 3 - 4 + 5,
+                              1 + 255 * 2 + 3 + 8 + 15,
+                              1,
+                              2,
+                              5,
+                              (int32_t)0x80000002u,
+                              1,
+                              1,
+                              0};
+  for (size_t i = 0; i < sizeof(expected) / sizeof(*expected); ++i) {
+    cr_expect(eq(i32, out[i], expected[i]), "%zu", i);
+  }
+}
+
 /* ---- where threads are ------------------------------------------------------------ */
 
 Test(cpu, three_dimensions) {

@@ -7,6 +7,7 @@
 #include "cpu_fixture.h"
 #include "jit/host_compiler.h"
 #include "jit/host_options.h"
+#include "jit/source_options.h"
 
 TestSuite(host_compiler, .init = fixture_open, .fini = fixture_close, .timeout = 120);
 
@@ -238,7 +239,11 @@ static void expect_options(const char* given, const char* expected) {
   ons__words_init(&options, NULL);
   ons__words_init(&words, NULL);
   ons__words_append_split(&options, given, " ");
-  ons__host_options_append_user(&words, (const char* const*)options.items, options.count);
+  cr_expect(eq(int,
+               ons__host_options_append_user(&words, (const char* const*)options.items,
+                                             options.count, &error),
+               0),
+            "%s", given);
   char text[512] = "";
   for (size_t i = 0; i < words.count; ++i) {
     size_t length = strlen(text);
@@ -284,20 +289,256 @@ Test(host_compiler, options_of_devices_alone_are_left_out) {
 }
 
 Test(host_compiler, options_of_both_are_translated) {
-  expect_options("--define-macro=A=1 --define-macro B -DC=2 -D D -D=E=3",
-                 "-DA=1 -DB -DC=2 -DD -DE=3");
-  expect_options("--undefine-macro=A --undefine-macro B -UC -U D -U=E",
-                 "-UA -UB -UC -UD -UE");
+  expect_options("--define-macro=A=1 --define-macro B -DC=2 -D D -D=E=3", "");
+  expect_options("--undefine-macro=A --undefine-macro B -UC -U D -U=E", "");
+  expect_options("-U_FORTIFY_SOURCE -D=_FORTIFY_SOURCE=2 -D NDEBUG --define-macro=__A",
+                 "-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -DNDEBUG -D__A");
   expect_options("--include-path=/a --include-path /b -I/c -I /d -I=/e",
                  "-I/a -I/b -I/c -I/d -I/e");
-  expect_options("--pre-include=a.h --pre-include b.h -include c.h -include=d.h",
-                 "-includea.h -includeb.h -includec.h -included.h");
+  expect_options("--pre-include=a.h --pre-include b.h -include c.h -include=d.h", "");
   expect_options("--std=c++20 -std=c++14", "-std=c++20 -std=c++14");
   expect_options("-G --device-debug -w --disable-warnings", "-g -g -w -w");
   expect_options("--fmad=false -fmad=false", "-ffp-contract=off -ffp-contract=off");
   expect_options("-Xcompiler -Wall,-fwrapv --compiler-options=-O2", "-Wall -fwrapv -O2");
   expect_options("-Xptxas", ""); /* its value is missing */
-  expect_options("--define-macro", "");
+}
+
+static void expect_lines(const char* const* options, const char* expected) {
+  size_t count = 0;
+  while (options[count]) ++count;
+  ons__string text;
+  ons__string_init(&text, NULL);
+  ons__source_options_append(options, count, &text);
+  cr_expect(eq(str, (char*)ons__string_text(&text), (char*)expected));
+  ons__string_clear(&text);
+}
+
+Test(host_compiler, macros_become_lines_of_the_source) {
+  const char* const macros[] = {"-DA",      "--pre-include=a.h",
+                                "-D",       "B=2=3",
+                                "-UA",      "--define-macro=C=",
+                                "-D=D",     "-DF(x)=(x)",
+                                "-DG=\\",   "--undefine-macro",
+                                "D",        "-DH=1\n#error",
+                                "-include", "b.h",
+                                "-DNDEBUG", "-O2",
+                                "-D",       NULL};
+  expect_lines(macros,
+               "#line 1 \"<options>\"\n"
+               "#define A 1 /**/\n#define B 2=3 /**/\n#undef A /**/\n#define C  /**/\n"
+               "#define D 1 /**/\n#define F(x) (x) /**/\n#define G \\ /**/\n"
+               "#undef D /**/\n#define H 1 /**/\n"
+               "#include \"a.h\" /**/\n#include \"b.h\" /**/\n");
+  const char* const none[] = {"-O2", "-device", "--include-path=x", "D", "-D__A=1", NULL};
+  expect_lines(none, "");
+}
+
+static void expect_refused(const char* first, const char* second, const char* named) {
+  const char* names[] = {"a", NULL};
+  const char* options[] = {first, second, NULL};
+  ons__image* image = NULL;
+  char* log = NULL;
+  cr_expect(
+      eq(int,
+         fixture_compile("__global__ void a() {}", names, options, NULL, &image, &log),
+         ONS_STATUS_COMPILE_FAILED),
+      "%s", first);
+  cr_expect(contains(error.message, named), "%s", error.message);
+  cr_expect(not(contains(error.message, "No such file")), "%s", error.message);
+  ons__free(&fixture_allocator, log);
+  ons__image_destroy(image);
+}
+
+Test(host_compiler, options_that_keep_the_module_from_being_written) {
+  static const char* const refused[] = {"-c",  "-E",        "-S",     "-fsyntax-only",
+                                        "-MM", "--version", "-ofile", "--output=file",
+                                        "-M",  "--help",    "-###"};
+  for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); ++i) {
+    expect_refused(refused[i], NULL, refused[i]);
+  }
+  expect_refused("-o", "file", "the option -o keeps the compiler");
+  expect_refused("-Xcompiler", "-O1,-c", "the option -c keeps the compiler");
+  expect_refused("-print-search-dirs", NULL, "wrote no module");
+  expect_refused("-D", NULL, "the option -D has no value");
+  expect_refused("-D", "", "the option -D has no value");
+  expect_refused("-I", "", "the option -I has no value");
+  expect_refused("-isystem", NULL, "isystem"); /* must not take our -o */
+}
+
+/* Names that our own headers use: members, parameters, locals, functions. */
+static const char* const hostile[] = {"block",
+                                      "thread",
+                                      "here",
+                                      "block_size",
+                                      "grid_size",
+                                      "is_out",
+                                      "position",
+                                      "data",
+                                      "shape",
+                                      "rank",
+                                      "strides",
+                                      "size",
+                                      "index",
+                                      "count",
+                                      "offset",
+                                      "at",
+                                      "value",
+                                      "bytes",
+                                      "set",
+                                      "run",
+                                      "kernel",
+                                      "signature",
+                                      "describe",
+                                      "runner",
+                                      "parameter",
+                                      "first",
+                                      "last",
+                                      "launch",
+                                      "grid",
+                                      "values",
+                                      "from",
+                                      "to",
+                                      "old",
+                                      "update",
+                                      "word",
+                                      "result",
+                                      "saturate",
+                                      "view",
+                                      "coordinates",
+                                      "flag",
+                                      "type",
+                                      "name",
+                                      "always_inline",
+                                      "noinline",
+                                      "aligned",
+                                      "visibility",
+                                      "d",
+                                      "i",
+                                      "I",
+                                      "T",
+                                      "N",
+                                      "P",
+                                      "Index",
+                                      "Dtype",
+                                      "bits",
+                                      "is_guarded"};
+enum { HOSTILE_COUNT = sizeof(hostile) / sizeof(*hostile) };
+
+Test(host_compiler, no_macro_of_the_user_reaches_our_headers) {
+  static const char body[] =
+      "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <cuda_fp8.h>\n"
+      "__global__ void __launch_bounds__(64) k(float* out_, int n_) {\n"
+      "  int t_ = blockIdx.x * blockDim.x + threadIdx.x + 0 * gridDim.x;\n"
+      "  if (t_ < n_) out_[t_] = __expf(out_[t_]) + block;\n"
+      "  if (threadIdx.y >= 7) return;\n"
+      "}\n__forceinline__ void f_() {}\n__noinline__ void g_() {}\n";
+  static char options_text[HOSTILE_COUNT][40];
+  const char* options[HOSTILE_COUNT + 1] = {0};
+  ons__string source;
+  ons__string_init(&source, NULL);
+  for (size_t i = 0; i < HOSTILE_COUNT; ++i) {
+    snprintf(options_text[i], sizeof(options_text[i]), "-D%s=4", hostile[i]);
+    options[i] = options_text[i];
+    ons__string_appendf(&source, "#define %s 4\n", hostile[i]);
+  }
+  ons__string_append(&source, strstr(body, "__global__"));
+  const char* names[] = {"k", NULL};
+  const char* const sources[] = {body, source.data};
+  for (int i = 0; i < 2; ++i) {
+    ons__image* image = NULL;
+    char* log = NULL;
+    cr_expect(
+        eq(int,
+           fixture_compile(sources[i], names, i ? NULL : options, NULL, &image, &log), 0),
+        "%s", error.message);
+    cr_expect(eq(str, log, ""));
+    ons__image_destroy(image);
+    ons__free(&fixture_allocator, log);
+  }
+  ons__string_clear(&source);
+}
+
+Test(host_compiler, what_is_included_first_sees_the_macros) {
+  const ons_header headers[] = {{"first.h", "#if A != 1\n#error\n#endif\n#define B A\n"},
+                                {NULL, NULL}};
+  const char* options[] = {"-include", "first.h", "-DA=1", NULL};
+  const char* names[] = {"k", NULL};
+  ons__image* image = NULL;
+  char* log = NULL;
+  cr_expect(eq(int,
+               fixture_compile("static_assert(B == 1, \"\"); __global__ void k() {}",
+                               names, options, headers, &image, &log),
+               0),
+            "%s", error.message);
+  ons__image_destroy(image);
+  ons__free(&fixture_allocator, log);
+  options[1] = "absent.h";
+  cr_expect(eq(
+      int, fixture_compile("__global__ void k() {}", names, options, NULL, &image, &log),
+      ONS_STATUS_COMPILE_FAILED));
+  cr_expect(contains(error.message, "<options>:2: "), "%s", error.message);
+  cr_expect(contains(error.message, "absent.h"), "%s", error.message);
+  ons__free(&fixture_allocator, log);
+}
+
+static void expect_only_declared(void) {
+  static const char source[] =
+      "__global__ void k(int); __global__ void g(int) {}\n"
+      "namespace ns { template <class T> __global__ void t(T*); }\n";
+  const char* g[] = {"g", "?k", "?ns::t<float>", NULL};
+  ons__image* image = NULL;
+  char* log = NULL;
+  cr_assert(eq(int, fixture_compile(source, g, NULL, NULL, &image, &log), 0), "%s",
+            error.message);
+  cr_expect(eq(sz, image->kernel_count, 1));
+  ons__image_destroy(image);
+  ons__free(&fixture_allocator, log);
+  const char* k[] = {"k", "?g", NULL};
+  expect_failure(source, k, ONS_STATUS_NOT_FOUND,
+                 "user.cu has no kernel \"k\": is it only declared, and not defined?",
+                 NULL, NULL);
+  const char* t[] = {"ns::t<float>", NULL};
+  expect_failure(source, t, ONS_STATUS_NOT_FOUND,
+                 "user.cu has no kernel \"ns::t<float>\": is it only declared", NULL,
+                 NULL);
+}
+
+Test(host_compiler, kernels_that_are_only_declared) {
+  expect_only_declared();
+  fixture_close();
+  setenv("ONSTREAM_HOST_COMPILER", "g++", 1);
+  fixture_open();
+  expect_only_declared();
+}
+
+Test(host_compiler, a_kernel_of_many_parameters_is_no_trouble) {
+  ons__string source;
+  ons__string_init(&source, NULL);
+  ons__string_append(&source, "__global__ void good() {}\n__global__ void wide(int a");
+  for (int i = 0; i < 1500; ++i) ons__string_appendf(&source, ", char a%d", i);
+  ons__string_append(&source, ") {}\n");
+  const char* names[] = {"good", "wide", NULL};
+  ons__image* image = NULL;
+  char* log = NULL;
+  cr_assert(eq(int, fixture_compile(source.data, names, NULL, NULL, &image, &log), 0),
+            "%s", error.message);
+  cr_expect(eq(sz, image->kernel_count, 2));
+  ons__image_destroy(image);
+  ons__free(&fixture_allocator, log);
+  ons__string_clear(&source);
+}
+
+Test(host_compiler, a_temporary_folder_that_is_not_there) {
+  setenv("TMPDIR", "/nowhere", 1);
+  const char* names[] = {"a", NULL};
+  ons__image* image = NULL;
+  char* log = NULL;
+  cr_expect(
+      eq(int, fixture_compile("__global__ void a() {}", names, NULL, NULL, &image, &log),
+         0),
+      "%s", error.message);
+  ons__image_destroy(image);
+  ons__free(&fixture_allocator, log);
 }
 
 Test(host_compiler, all_other_options_are_the_compilers) {
@@ -313,7 +554,7 @@ Test(host_compiler, fast_math_never_reaches_the_linker) {
                            "-funsafe-math-optimizations"};
   ons__words words;
   ons__words_init(&words, NULL);
-  ons__host_options_append_user(&words, options, 4);
+  cr_assert(eq(int, ons__host_options_append_user(&words, options, 4, &error), 0));
   cr_assert(ons__words_ok(&words) && words.count > 4);
   for (size_t i = 0; i < words.count; ++i) {
     for (size_t k = 0; k < 4; ++k) cr_expect(ne(str, words.items[i], (char*)options[k]));

@@ -361,7 +361,8 @@ Test(launch_cpu, malformed_calls) {
   launch.stream = &launch;
   cr_expect(eq(int, ons_kernel_launch(kernel, &launch, NULL, 0, &error),
                ONS_STATUS_ARGUMENT_VALUE));
-  cr_expect(strstr(error.message, "no argument is in GPU memory") != NULL, "%s", error.message);
+  cr_expect(strstr(error.message, "no argument is in GPU memory") != NULL, "%s",
+            error.message);
   launch.flags = 1u << 20;
   ons_arg arg = {0};
   cr_expect(eq(int, ons_kernel_launch(kernel, &launch, &arg, 1, &error),

@@ -77,6 +77,44 @@ static const char saxpy[] =
     "__global__ void twice(float* p) { *p = 2; }\n"
     "__global__ void strided(ons::view<const float, 2> v) {}\n";
 
+Test(nvrtc, no_macro_of_the_user_reaches_our_headers) {
+  fixture f = setup(
+      "__global__ void k(ons::view<float, 1> v_) {\n"
+      "  static_assert(F(4) == 5 && data == 4, \"\");\n"
+      "#ifdef GONE\n#error\n#endif\n"
+      "  v_(threadIdx.x) = rank;\n}\n");
+  const char* const options[] = {
+      "-Ddata=4",    "-Drank=4",   "-Dshape=4", "-Dindex=4", "-Dcount=4",
+      "-D",          "offset=4",   "-Dat=4",    "-Dd=4",     "-Dstrides=4",
+      "-Dsize=4",    "-Dview_=4",  "-DN=4",     "-DT=float", "-DI=4",
+      "-DIndex=int", "-DF(x)=x+1", "-DGONE",    "-UGONE",    "--define-macro=int32_t_=4"};
+  f.request.options = options;
+  f.request.option_count = sizeof(options) / sizeof(options[0]);
+  KERNELS(f, {"k", true});
+  cr_assert_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
+  cr_expect_str_empty(f.log);
+  teardown(&f);
+}
+
+static bool has_assert(const char* source, const char* option) {
+  fixture f = setup(source);
+  const char* const options[] = {option, "-arch=compute_90"};
+  f.request.options = options;
+  f.request.option_count = 2;
+  KERNELS(f, {"k", true});
+  cr_assert_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
+  cr_assert_eq(f.image->kind, ONS__IMAGE_PTX);
+  bool found = strstr(f.image->code, "assertfail") != NULL;
+  teardown(&f);
+  return found;
+}
+
+Test(nvrtc, asserts_end_with_ndebug) {
+  static const char source[] = "__global__ void k(int x) { assert(x > 3); }";
+  cr_expect(has_assert(source, "-DOTHER"));
+  cr_expect(!(has_assert(source, "-DNDEBUG")));
+}
+
 Test(nvrtc, names_and_signatures) {
   fixture f = setup(saxpy);
   KERNELS(f, {"saxpy", false}, {"ns::one", false}, {"fill<double>", true},

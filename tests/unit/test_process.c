@@ -22,7 +22,7 @@ static ons_status shell(const char* script, const char* input, uint32_t timeout_
   const char* argv[] = {"/bin/sh", "-c", script, NULL};
   error = (ons_error)ONS_ERROR_INIT;
   ons__free(NULL, result.output);
-  return ons__process_run(NULL, argv, input, timeout_ms, &result, &error);
+  return ons__process_run(NULL, argv, input, NULL, timeout_ms, &result, &error);
 }
 
 static void release(void) {
@@ -82,10 +82,39 @@ Test(process, timeout_kills, .timeout = 20) {
   cr_assert(result.timed_out);
 }
 
+Test(process, what_the_child_leaves_running_is_not_waited_for, .timeout = 20) {
+  cr_assert(eq(int, shell("sleep 1000 & echo $!; exit 3", NULL, 0), 0));
+  cr_expect(eq(int, result.exit_code, 3));
+  int pid = atoi(result.output);
+  cr_assert(gt(int, pid, 1));
+  cr_expect(eq(int, kill(pid, SIGKILL), 0), "it is there and holds the pipe");
+  /* One that writes on must not keep us reading; what came before it is all read. */
+  cr_assert(eq(
+      int,
+      shell("echo $$; head -c 300000 /dev/zero; (exec yes) & echo $! >&2", NULL, 10000),
+      0));
+  cr_expect(not(result.timed_out));
+  cr_expect(ge(sz, result.output_bytes, 300000));
+  const char* tail = result.output + strlen(result.output);
+  while (tail < result.output + result.output_bytes && !*tail) ++tail;
+  while (*tail && (*tail < '0' || *tail > '9')) ++tail;
+  pid = atoi(tail);
+  cr_assert(gt(int, pid, 1));
+  kill(pid, SIGKILL);
+}
+
+Test(process, a_folder_for_temporary_files) {
+  setenv("TMPDIR", "/nowhere", 1);
+  const char* argv[] = {"/bin/sh", "-c", "echo $TMPDIR; env | grep -c ^TMPDIR=", NULL};
+  error = (ons_error)ONS_ERROR_INIT;
+  cr_assert(eq(int, ons__process_run(NULL, argv, NULL, "/tmp", 0, &result, &error), 0));
+  cr_expect(eq(str, result.output, "/tmp\n1\n"));
+}
+
 Test(process, missing_program) {
   const char* argv[] = {"/nowhere/compiler", NULL};
   error = (ons_error)ONS_ERROR_INIT;
-  cr_assert(eq(int, ons__process_run(NULL, argv, NULL, 0, &result, &error),
+  cr_assert(eq(int, ons__process_run(NULL, argv, NULL, NULL, 0, &result, &error),
                ONS_STATUS_NOT_FOUND));
   cr_assert(ne(ptr, strstr(error.message, "/nowhere/compiler"), NULL));
 }

@@ -1,8 +1,8 @@
 // The CUDA dialect for host compilers: included ahead of every source that the CPU
 // backend compiles. A kernel is an ordinary function; its runner calls it for each thread
 // of each block. Barriers, shuffles, votes and shared memory are declared so that their
-// use is an error that names them. Template parameters end in an underscore, out of the
-// way of the user's -D options.
+// use is an error that names them. The user's macros come behind this header: what its
+// own macros expand to, and the lines for the kernels, use names of no other use.
 #ifndef ONSTREAM_CPU_H_
 #define ONSTREAM_CPU_H_
 
@@ -23,7 +23,7 @@
 #include <typeinfo>
 
 #define __global__ \
-  __attribute__((always_inline))  // into the runner's loop, which vectorises
+  __attribute__((__always_inline__))  // into the runner's loop, which vectorises
 #define __device__
 #define __host__
 #define __constant__
@@ -32,9 +32,9 @@
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
 #define __cluster_dims__(...)
-#define __forceinline__ __inline__ __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
-#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __forceinline__ __inline__ __attribute__((__always_inline__))
+#define __noinline__ __attribute__((__noinline__))
+#define __align__(bytes) __attribute__((__aligned__(bytes)))
 #define __shared__ ons_cpu_no_shared_memory
 #ifndef __clang__
 #define __builtin_assume(condition) ((condition) ? (void)0 : __builtin_unreachable())
@@ -112,15 +112,6 @@ struct position {
 };
 static thread_local position here;
 
-#define ONS_CPU_COORDINATES(type, member)                    \
-  (type{static_cast<unsigned int>(::ons_cpu::here.member.x), \
-        static_cast<unsigned int>(::ons_cpu::here.member.y), \
-        static_cast<unsigned int>(::ons_cpu::here.member.z)})
-#define threadIdx ONS_CPU_COORDINATES(uint3, thread)
-#define blockIdx ONS_CPU_COORDINATES(uint3, block)
-#define blockDim ONS_CPU_COORDINATES(dim3, block_size)
-#define gridDim ONS_CPU_COORDINATES(dim3, grid_size)
-
 __attribute__((always_inline)) inline void set(coordinates& to, uint32_t x, uint32_t y,
                                                uint32_t z) {
   to.x = static_cast<coordinate>(x);
@@ -128,14 +119,18 @@ __attribute__((always_inline)) inline void set(coordinates& to, uint32_t x, uint
   to.z = static_cast<coordinate>(z);
 }
 
+// Built in, as a recursion or a fold runs into the compiler's limits.
 template <size_t... I_>
 struct indices {};
-template <size_t N_, size_t... I_>
-struct make_indices : make_indices<N_ - 1, N_ - 1, I_...> {};
-template <size_t... I_>
-struct make_indices<0, I_...> {
-  using type = indices<I_...>;
-};
+#ifdef __clang__
+template <class, size_t... I_>
+using indices_of = indices<I_...>;
+template <size_t N_>
+using make_indices = __make_integer_seq<indices_of, size_t, N_>;
+#else
+template <size_t N_>
+using make_indices = indices<__integer_pack(N_)...>;
+#endif
 
 // ---- parameters ----
 
@@ -166,7 +161,14 @@ struct is_callable {
 };
 template <class... P_>
 struct is_callable<void(P_...)> {
-  static constexpr bool value = (parameter<P_>::is_copyable && ...);
+  static constexpr bool all() {
+    const bool each[] = {parameter<P_>::is_copyable..., true};
+    for (bool is_copyable : each) {
+      if (!is_copyable) return false;
+    }
+    return true;
+  }
+  static constexpr bool value = all();
 };
 
 // ---- runners ----
@@ -245,8 +247,7 @@ struct runner<void(P_...), kernel, is_guarded_, true> {
 
   static void run(const ons_cpu_launch* launch, void* const* parameters, uint64_t first,
                   uint64_t last) {
-    unpack(*launch, parameters, first, last,
-           typename make_indices<sizeof...(P_)>::type());
+    unpack(*launch, parameters, first, last, make_indices<sizeof...(P_)>());
   }
 };
 
@@ -267,19 +268,38 @@ const char* signature() {
   return typeid(F_).name();
 }
 
-// `is_guarded_`: have bounds checks of the source been marked?
-template <class Kernel_, Kernel_* kernel, bool is_guarded_>
-constexpr ons_cpu_kernel describe() {
-  using function = typename plain<Kernel_>::type;
-  using type = runner<function, kernel, is_guarded_, is_callable<function>::value>;
-  return {ONS_CPU_ABI_VERSION, type::parameter_count, type::parameter_bytes, type::run,
-          signature<function>};
-}
-
 }  // namespace ons_cpu
 
+// ---- what the source refers to: outside of the namespace, which its own names may hide
+// ---
+
+// `is_guarded_`: have bounds checks of the source been marked?
+template <class Kernel_, Kernel_* kernel, bool is_guarded_>
+constexpr ons_cpu_kernel ons_cpu_describe() {
+  using function = typename ons_cpu::plain<Kernel_>::type;
+  using type = ons_cpu::runner<function, kernel, is_guarded_,
+                               ons_cpu::is_callable<function>::value>;
+  return {ONS_CPU_ABI_VERSION, type::parameter_count, type::parameter_bytes, type::run,
+          ons_cpu::signature<function>};
+}
+
+#define ONS_CPU_COORDINATES(type, name, member)                 \
+  __attribute__((always_inline)) inline type name() {           \
+    return {static_cast<unsigned int>(ons_cpu::here.member.x),  \
+            static_cast<unsigned int>(ons_cpu::here.member.y),  \
+            static_cast<unsigned int>(ons_cpu::here.member.z)}; \
+  }
+ONS_CPU_COORDINATES(uint3, ons_cpu_thread_index, thread)
+ONS_CPU_COORDINATES(uint3, ons_cpu_block_index, block)
+ONS_CPU_COORDINATES(dim3, ons_cpu_block_size, block_size)
+ONS_CPU_COORDINATES(dim3, ons_cpu_grid_size, grid_size)
+#undef ONS_CPU_COORDINATES
+#define threadIdx (ons_cpu_thread_index())
+#define blockIdx (ons_cpu_block_index())
+#define blockDim (ons_cpu_block_size())
+#define gridDim (ons_cpu_grid_size())
+
 // Around the conditions of bounds checks in the user's source: leaves_at_bounds says why.
-// Not in the namespace, whose names the user's macros may hide.
 __attribute__((always_inline)) inline bool ons_cpu_guard(bool is_in) {
   if (ons_cpu::leaves_at_bounds && !is_in) ons_cpu::here.is_out = ons_cpu::flag{1};
   return is_in;
@@ -288,7 +308,7 @@ __attribute__((always_inline)) inline bool ons_cpu_guard_return(bool is_out) {
   return !ons_cpu_guard(!is_out);
 }
 
-#define ONS_CPU_EXPORT __attribute__((visibility("default")))
+#define ONS_CPU_EXPORT __attribute__((__visibility__("default")))
 
 #include <onstream/cpu_functions.h>
 

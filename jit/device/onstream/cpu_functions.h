@@ -21,6 +21,17 @@ struct if_float<float> {
 };
 
 template <class T_>
+struct if_floating {};  // bool, for tests
+template <>
+struct if_floating<float> {
+  using type = bool;
+};
+template <>
+struct if_floating<double> {
+  using type = bool;
+};
+
+template <class T_>
 struct if_signed {};
 #define ONS_CPU_SIGNED(T_) \
   template <>              \
@@ -58,9 +69,23 @@ inline T_ atomic_update(T_* at, F_ update) {
   return bits_as<T_>(old);
 }
 
-inline float exp10_of(float x) { return static_cast<float>(::pow(10.0, x)); }
-
 }  // namespace ons_cpu
+
+// What the macros for intrinsics below expand to: "#define expf __expf" may follow.
+inline float ons_cpu_expf(float x) { return ::expf(x); }
+inline float ons_cpu_logf(float x) { return ::logf(x); }
+inline float ons_cpu_log2f(float x) { return ::log2f(x); }
+inline float ons_cpu_log10f(float x) { return ::log10f(x); }
+inline float ons_cpu_sinf(float x) { return ::sinf(x); }
+inline float ons_cpu_cosf(float x) { return ::cosf(x); }
+inline float ons_cpu_tanf(float x) { return ::tanf(x); }
+inline float ons_cpu_tanhf(float x) { return ::tanhf(x); }
+inline float ons_cpu_exp10f(float x) { return static_cast<float>(::pow(10.0, x)); }
+inline float ons_cpu_powf(float x, float y) { return ::powf(x, y); }
+inline void ons_cpu_sincosf(float x, float* sine, float* cosine) {
+  *sine = ::sinf(x);
+  *cosine = ::cosf(x);
+}
 
 // A namespace of its own, made visible: a source may still define a helper of the same
 // name, and <cmath>'s overloads win over the templates here instead of clashing with
@@ -174,6 +199,22 @@ ONS_CPU_MATH2(remainder)
 #undef ONS_CPU_MATH1
 #undef ONS_CPU_MATH2
 
+// C's are macros, which <cmath> takes away.
+#undef isnan
+#undef isinf
+#undef isfinite
+#undef signbit
+#define ONS_CPU_TEST(name)                                    \
+  template <class T_>                                         \
+  inline typename ons_cpu::if_floating<T_>::type name(T_ x) { \
+    return __builtin_##name(x);                               \
+  }
+ONS_CPU_TEST(isnan)
+ONS_CPU_TEST(isinf)
+ONS_CPU_TEST(isfinite)
+ONS_CPU_TEST(signbit)
+#undef ONS_CPU_TEST
+
 template <class T_>
 inline typename ons_cpu::if_float<T_>::type fma(T_ x, T_ y, T_ z) {
   return ::fmaf(x, y, z);
@@ -244,17 +285,17 @@ inline void sincos(double x, double* sine, double* cosine) {
 #endif
 
 // Intrinsics. Macros where glibc declares a private function of that name.
-#define __expf(x) ::expf(x)
-#define __exp10f(x) ::ons_cpu::exp10_of(x)
-#define __logf(x) ::logf(x)
-#define __log2f(x) ::log2f(x)
-#define __log10f(x) ::log10f(x)
-#define __powf(x, y) ::powf(x, y)
-#define __sinf(x) ::sinf(x)
-#define __cosf(x) ::cosf(x)
-#define __tanf(x) ::tanf(x)
-#define __tanhf(x) ::tanhf(x)
-#define __sincosf(x, sine, cosine) (*(sine) = ::sinf(x), *(cosine) = ::cosf(x), (void)0)
+#define __expf(x) ::ons_cpu_expf(x)
+#define __exp10f(x) ::ons_cpu_exp10f(x)
+#define __logf(x) ::ons_cpu_logf(x)
+#define __log2f(x) ::ons_cpu_log2f(x)
+#define __log10f(x) ::ons_cpu_log10f(x)
+#define __powf(x, y) ::ons_cpu_powf(x, y)
+#define __sinf(x) ::ons_cpu_sinf(x)
+#define __cosf(x) ::ons_cpu_cosf(x)
+#define __tanf(x) ::ons_cpu_tanf(x)
+#define __tanhf(x) ::ons_cpu_tanhf(x)
+#define __sincosf(x, sine, cosine) ::ons_cpu_sincosf(x, sine, cosine)
 inline float __fdividef(float x, float y) { return x / y; }
 inline float __fdiv_rn(float x, float y) { return x / y; }
 inline float __frcp_rn(float x) { return 1.0f / x; }
@@ -403,6 +444,35 @@ inline unsigned int __funnelshift_r(unsigned int low, unsigned int high,
   return static_cast<unsigned int>((static_cast<uint64_t>(high) << 32 | low) >>
                                    (shift & 31));
 }
+inline unsigned int __funnelshift_lc(unsigned int low, unsigned int high,
+                                     unsigned int shift) {
+  return shift < 32 ? __funnelshift_l(low, high, shift) : low;
+}
+inline unsigned int __funnelshift_rc(unsigned int low, unsigned int high,
+                                     unsigned int shift) {
+  return shift < 32 ? __funnelshift_r(low, high, shift) : high;
+}
+inline int __hadd(int x, int y) { return static_cast<int>((int64_t(x) + y) >> 1); }
+inline int __rhadd(int x, int y) { return static_cast<int>((int64_t(x) + y + 1) >> 1); }
+inline unsigned int __uhadd(unsigned int x, unsigned int y) {
+  return static_cast<unsigned int>((uint64_t(x) + y) >> 1);
+}
+inline unsigned int __urhadd(unsigned int x, unsigned int y) {
+  return static_cast<unsigned int>((uint64_t(x) + y + 1) >> 1);
+}
+// The sum of the products of four bytes, or of two halves of x and two bytes of y.
+#define ONS_CPU_DOT(A_, byte, half)                                                \
+  inline A_ __dp4a(A_ x, A_ y, A_ sum) {                                           \
+    for (int i = 0; i < 32; i += 8) sum += A_{byte(x >> i)} * A_{byte(y >> i)};    \
+    return sum;                                                                    \
+  }                                                                                \
+  inline A_ __dp2a_lo(A_ x, A_ y, A_ sum) {                                        \
+    return sum + A_{half(x)} * A_{byte(y)} + A_{half(x >> 16)} * A_{byte(y >> 8)}; \
+  }                                                                                \
+  inline A_ __dp2a_hi(A_ x, A_ y, A_ sum) { return __dp2a_lo(x, y >> 16, sum); }
+ONS_CPU_DOT(int, int8_t, int16_t)
+ONS_CPU_DOT(uint32_t, uint8_t, uint16_t)
+#undef ONS_CPU_DOT
 inline int __mulhi(int x, int y) { return static_cast<int>((int64_t(x) * y) >> 32); }
 inline unsigned int __umulhi(unsigned int x, unsigned int y) {
   return static_cast<unsigned int>((uint64_t(x) * y) >> 32);
@@ -454,6 +524,20 @@ inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline void __nanosleep(unsigned int) {}
+// The processor's time stamp.
+inline long long clock64() {
+#if defined(__x86_64__) || defined(__i386__)
+  return static_cast<long long>(__builtin_ia32_rdtsc());
+#else
+  long long ticks;
+  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+  return ticks;
+#endif
+}
+template <class T_ = long>  // so that <time.h>'s wins instead of clashing
+inline T_ clock() {
+  return static_cast<T_>(clock64());
+}
 inline void __trap() { __builtin_trap(); }
 
 // ---- atomics: relaxed, as CUDA's, and atomic across the threads of a launch ----
