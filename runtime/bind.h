@@ -189,10 +189,10 @@ static inline bool ons__bind_common(const ons_arg* arg, const ons__step* step,
  * nothing else is then of use. |out_notes| tells what the tensors leave to be looked at:
  * ons__bind_notes. Inline, because a launch runs right after a driver call that emptied
  * the caches. */
-static inline ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
-                                     struct ons__device* device, DLDevice where,
-                                     const void* stream, ons__block block,
-                                     size_t* out_index, uint32_t* out_notes) {
+static inline __attribute__((always_inline)) ons__refusal ons__bind(
+    const ons__plan* plan, const ons_arg* args, struct ons__device* device,
+    DLDevice where, const void* stream, ons__block block, size_t* out_index,
+    uint32_t* out_notes) {
   *out_notes = 0;
   for (size_t i = 0; i < plan->count; ++i) {
     const ons__step* step = &plan->steps[i];

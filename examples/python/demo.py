@@ -71,7 +71,8 @@ def gpu_cases() -> Iterator[Case]:
         make = lambda: cupy.arange(N, dtype="f4")  # noqa: E731
         sync = cupy.cuda.Device().synchronize
         yield Case("cupy", "cuda:0", "default", make, cupy.asnumpy, sync=sync)
-        own = cupy.cuda.Stream(non_blocking=True)
+        with cupy.cuda.Device(0):  # not everybody leaves the current device alone
+            own = cupy.cuda.Stream(non_blocking=True)
         yield Case("cupy", "cuda:0", "non-blocking", make, cupy.asnumpy, lambda: own, sync)
     jax = sys.modules.get("jax")
     if jax is not None and jax.default_backend() == "gpu":

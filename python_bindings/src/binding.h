@@ -83,6 +83,21 @@
 
 /* ---- state ------------------------------------------------------------------------ */
 
+typedef enum onspy_kind {
+  ONSPY_KIND_FLOAT, /* exact float, and so on */
+  ONSPY_KIND_INT,
+  ONSPY_KIND_BOOL,
+  ONSPY_KIND_NONE,
+  ONSPY_KIND_EXCHANGE, /* speaks the C exchange table */
+  ONSPY_KIND_DLPACK,
+  ONSPY_KIND_ARRAY_INTERFACE,
+  ONSPY_KIND_BUFFER,
+  ONSPY_KIND_BYTES,  /* bytes, bytearray, memoryview */
+  ONSPY_KIND_NUMBER, /* numpy scalars, subclasses of float, anything with __index__ */
+  ONSPY_KIND_OUTPUT,
+  ONSPY_KIND_UNKNOWN
+} onspy_kind;
+
 typedef struct onspy_producer onspy_producer;
 typedef struct onspy_launcher onspy_launcher;
 
@@ -144,7 +159,10 @@ enum {
 };
 
 typedef struct onspy_slot {
-  const onspy_producer* producer; /* of the argument seen last here; owned by the state */
+  const PyTypeObject*
+      type; /* of the argument seen last here; these three are set together */
+  const onspy_producer* producer; /* owned by the state, which keeps the type too */
+  onspy_kind kind;
   uint32_t traits;
 } onspy_slot;
 
@@ -172,21 +190,6 @@ typedef struct onspy_output {
 } onspy_output;
 
 /* ---- producers -------------------------------------------------------------------- */
-
-typedef enum onspy_kind {
-  ONSPY_KIND_FLOAT, /* exact float, and so on */
-  ONSPY_KIND_INT,
-  ONSPY_KIND_BOOL,
-  ONSPY_KIND_NONE,
-  ONSPY_KIND_EXCHANGE, /* speaks the C exchange table */
-  ONSPY_KIND_DLPACK,
-  ONSPY_KIND_ARRAY_INTERFACE,
-  ONSPY_KIND_BUFFER,
-  ONSPY_KIND_BYTES,  /* bytes, bytearray, memoryview */
-  ONSPY_KIND_NUMBER, /* numpy scalars, subclasses of float, anything with __index__ */
-  ONSPY_KIND_OUTPUT,
-  ONSPY_KIND_UNKNOWN
-} onspy_kind;
 
 typedef enum onspy_library {
   ONSPY_LIBRARY_OTHER,

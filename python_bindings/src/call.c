@@ -19,11 +19,13 @@ static const onspy_producer* producer_at(onspy_call* call, size_t index,
                                          PyTypeObject* type, onspy_producer* scratch) {
   onspy_slot* slot =
       index < call->kernel->slot_count ? &call->kernel->slots[index] : NULL;
-  if (slot != NULL && slot->producer != NULL && slot->producer->type == type) {
-    return slot->producer;
-  }
+  if (slot != NULL && slot->type == type) return slot->producer;
   const onspy_producer* producer = onspy_producer_find(call->state, type, scratch);
-  if (slot != NULL && producer != scratch) slot->producer = producer;
+  if (slot != NULL && producer != NULL && producer != scratch) {
+    slot->type = type;
+    slot->producer = producer;
+    slot->kind = producer->kind;
+  }
   return producer;
 }
 

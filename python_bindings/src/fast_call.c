@@ -9,9 +9,16 @@
 enum { FAST_ARGUMENTS = 12 };
 
 static inline bool gather_int(PyObject* object, ons_arg* arg) {
-  int overflow = 0;
   arg->kind = ONS_ARG_INT;
   arg->flags = 0;
+#if PY_VERSION_HEX >= 0x030C0000
+  const PyLongObject* number = (const PyLongObject*)object;
+  if (PyUnstable_Long_IsCompact(number)) { /* nearly always; spares a call */
+    arg->value.i = PyUnstable_Long_CompactValue(number);
+    return true;
+  }
+#endif
+  int overflow = 0;
   arg->value.i = PyLong_AsLongLongAndOverflow(object, &overflow);
   return overflow == 0;
 }
@@ -59,8 +66,8 @@ static inline bool gather_tensor(PyObject* object, const onspy_slot* slot,
 
 static inline bool gather(PyObject* object, const onspy_slot* slot, known_stream* known,
                           DLTensor* tensor, ons_arg* arg) {
-  if (slot->producer == NULL || slot->producer->type != Py_TYPE(object)) return false;
-  switch (slot->producer->kind) {
+  if (slot->type != Py_TYPE(object)) return false;
+  switch (slot->kind) {
     case ONSPY_KIND_EXCHANGE:
       return gather_tensor(object, slot, known, tensor, arg);
     case ONSPY_KIND_INT:
