@@ -328,9 +328,65 @@ static uint32_t notes_of(const ons_arg* arg, const void* stream) {
   return arg->stream != stream ? ONS__NOTE_MIXED : 0;
 }
 
-ons__refusal ons__bind_any(const ons_arg* arg, const ons__step* step, ons__device* device,
-                           const void* stream, unsigned char* slot, uint32_t* notes) {
+static ONS__NOINLINE ons__refusal bind_any(const ons_arg* arg, const ons__step* step,
+                                           ons__device* device, const void* stream,
+                                           unsigned char* slot, uint32_t* notes) {
   ons__refusal refusal = bind_by_kind(arg, step, device, slot);
   if (!refusal) *notes |= notes_of(arg, stream);
   return refusal;
+}
+
+/* ---- all of them ---- */
+
+/* What a launch mostly consists of: a dense tensor of the declared dtype in the device's
+ * own memory and on the launch stream, an integer in range, a float. False leaves all
+ * else, refusals included, to bind_any. */
+static inline bool bind_common(const ons_arg* arg, const ons__step* step, DLDevice where,
+                               const void* stream, unsigned char* slot) {
+  if (step->kind == ONS__STEP_POINTER && arg->kind == ONS_ARG_TENSOR &&
+      arg->value.tensor) {
+    const DLTensor* tensor = arg->value.tensor;
+    uint32_t needed = where.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN;
+    uint64_t data = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+    if (ons__dtype_word(tensor->dtype) != step->dtype ||
+        tensor->device.device_type != where.device_type ||
+        tensor->device.device_id != where.device_id ||
+        (arg->flags & (step->forbidden | needed)) != needed ||
+        (needed && arg->stream != stream) || !tensor->data ||
+        (data & step->align_mask) != 0 || tensor->ndim < 0 ||
+        (tensor->ndim > 0 && !tensor->shape) || !ons__tensor_is_dense(tensor)) {
+      return false;
+    }
+    memcpy(slot, &data, sizeof(data));
+    return true;
+  }
+  if (step->kind == ONS__STEP_INT && arg->kind == ONS_ARG_INT) {
+    memcpy(slot, &arg->value.i,
+           sizeof(int64_t)); /* little-endian: the low bytes are first */
+    return arg->value.i >= step->more.range.low && arg->value.i <= step->more.range.high;
+  }
+  if (step->kind == ONS__STEP_FLOAT32 && arg->kind == ONS_ARG_FLOAT) {
+    float narrow = (float)arg->value.f;
+    memcpy(slot, &narrow, sizeof(narrow));
+    return __builtin_isfinite(narrow);
+  }
+  return false;
+}
+
+ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, ons__device* device,
+                       DLDevice where, const void* stream, ons__block block,
+                       size_t* out_index, uint32_t* out_notes) {
+  *out_notes = 0;
+  for (size_t i = 0; i < plan->count; ++i) {
+    const ons__step* step = &plan->steps[i];
+    unsigned char* slot = block.bytes + step->offset;
+    block.parameters[i] = slot;
+    if (bind_common(&args[i], step, where, stream, slot)) continue;
+    ons__refusal refusal = bind_any(&args[i], step, device, stream, slot, out_notes);
+    if (refusal) {
+      *out_index = i;
+      return refusal;
+    }
+  }
+  return ONS__ACCEPTED;
 }

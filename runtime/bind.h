@@ -7,14 +7,11 @@
 #define ONS_RUNTIME_BIND_H_
 
 #include <onstream/launch.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "runtime/base/attributes.h"
 #include "runtime/signature.h"
-#include "runtime/tensor.h"
 
 enum {
   ONS__PARAMETERS_MAX = 256,
@@ -143,70 +140,14 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
 struct ons__device;
 struct ons__bound;
 
-/* Checks one argument in full and fills its slot. */
-ONS__NOINLINE ons__refusal ons__bind_any(const ons_arg* arg, const ons__step* step,
-                                         struct ons__device* device, const void* stream,
-                                         unsigned char* slot, uint32_t* notes);
-
-/* What a launch mostly consists of: a dense tensor of the declared dtype in the device's
- * own memory and on the launch stream, an integer in range, a float. False leaves all
- * else, refusals included, to ons__bind_any. */
-static inline bool ons__bind_common(const ons_arg* arg, const ons__step* step,
-                                    DLDevice where, const void* stream,
-                                    unsigned char* slot) {
-  if (step->kind == ONS__STEP_POINTER && arg->kind == ONS_ARG_TENSOR &&
-      arg->value.tensor) {
-    const DLTensor* tensor = arg->value.tensor;
-    uint32_t needed = where.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN;
-    uint64_t data = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
-    if (ons__dtype_word(tensor->dtype) != step->dtype ||
-        tensor->device.device_type != where.device_type ||
-        tensor->device.device_id != where.device_id ||
-        (arg->flags & (step->forbidden | needed)) != needed ||
-        (needed && arg->stream != stream) || !tensor->data ||
-        (data & step->align_mask) != 0 || tensor->ndim < 0 ||
-        (tensor->ndim > 0 && !tensor->shape) || !ons__tensor_is_dense(tensor)) {
-      return false;
-    }
-    memcpy(slot, &data, sizeof(data));
-    return true;
-  }
-  if (step->kind == ONS__STEP_INT && arg->kind == ONS_ARG_INT) {
-    memcpy(slot, &arg->value.i,
-           sizeof(int64_t)); /* little-endian: the low bytes are first */
-    return arg->value.i >= step->more.range.low && arg->value.i <= step->more.range.high;
-  }
-  if (step->kind == ONS__STEP_FLOAT32 && arg->kind == ONS_ARG_FLOAT) {
-    float narrow = (float)arg->value.f;
-    memcpy(slot, &narrow, sizeof(narrow));
-    return __builtin_isfinite(narrow);
-  }
-  return false;
-}
-
 /* Checks `plan->count` arguments for a launch on `device` (which is `where`) and
  * `stream`, and fills `block`. On a refusal returns the reason with |out_index| set;
  * nothing else is then of use. |out_notes| tells what the tensors leave to be looked at:
- * ons__bind_notes. Inline, because a launch runs right after a driver call that emptied
- * the caches. */
-static inline __attribute__((always_inline)) ons__refusal ons__bind(
-    const ons__plan* plan, const ons_arg* args, struct ons__device* device,
-    DLDevice where, const void* stream, ons__block block, size_t* out_index,
-    uint32_t* out_notes) {
-  *out_notes = 0;
-  for (size_t i = 0; i < plan->count; ++i) {
-    const ons__step* step = &plan->steps[i];
-    unsigned char* slot = block.bytes + step->offset;
-    block.parameters[i] = slot;
-    if (ons__bind_common(&args[i], step, where, stream, slot)) continue;
-    ons__refusal refusal = ons__bind_any(&args[i], step, device, stream, slot, out_notes);
-    if (refusal) {
-      *out_index = i;
-      return refusal;
-    }
-  }
-  return ONS__ACCEPTED;
-}
+ * ons__bind_notes. */
+ONS__HOT ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
+                                struct ons__device* device, DLDevice where,
+                                const void* stream, ons__block block, size_t* out_index,
+                                uint32_t* out_notes);
 
 /* The message and status for a refusal. */
 ONS__COLD ons_status ons__bind_explain(const ons_kernel* kernel,
