@@ -171,6 +171,12 @@ def _cpu() -> str:
     return platform.machine()
 
 
+def _arguments() -> list[str]:
+    """The command line, without where the figures go."""
+    hidden = sys.argv.index("--json") + 1 if "--json" in sys.argv else -1
+    return ["FILE" if i == hidden else word for i, word in enumerate(sys.argv)]
+
+
 def machine() -> dict[str, Any]:
     versions = {}
     for package in PACKAGES:
@@ -190,13 +196,13 @@ def machine() -> dict[str, Any]:
         "cpu": _cpu(),
         "cpus": len(os.sched_getaffinity(0)),
         "load": os.getloadavg()[0],
-        "kernel": platform.release(),
+        "kernel": platform.release().split("-")[0],
         "python": platform.python_version(),
         "gpu": gpu.splitlines() if gpu else [],
         "versions": versions,
         "compilers": compilers,
         "revision": _output("git", "-C", str(ROOT), "rev-parse", "HEAD"),
-        "command": shlex.join([pathlib.Path(sys.executable).name, *sys.argv]),
+        "command": shlex.join([pathlib.Path(sys.executable).name, *_arguments()]),
     }
 
 

@@ -107,9 +107,6 @@ enum {
   ONSPY_FREE_LAUNCHERS = 16,
   ONSPY_STACK_ARGUMENTS = 24, /* more go to the heap */
   ONSPY_TEMPORARIES = 4,      /* of an output: placed, its model, its extents, its own */
-  /* CPU launches of at least so many threads run without the GIL; giving it up costs
-   * about 100 ns. Few threads may work for long, too, but most such launches do not. */
-  ONSPY_RELEASE_GIL_THREADS = 256
 };
 
 typedef struct onspy_state {
@@ -274,11 +271,10 @@ typedef struct onspy_call {
   void* stream;
 } onspy_call;
 
-/* Would a launch on the CPU be long enough to give the GIL up for? */
+/* Does a launch on the CPU run without the GIL? Giving it up costs about 100 ns: a launch
+ * of one block keeps it. */
 static inline bool onspy_launch_is_long(const ons_launch* launch) {
-  double threads = 1;
-  for (int i = 0; i < 3; ++i) threads *= (double)launch->grid[i] * launch->block[i];
-  return threads >= ONSPY_RELEASE_GIL_THREADS;
+  return launch->grid[0] > 1 || launch->grid[1] > 1 || launch->grid[2] > 1;
 }
 
 /* Launches if all is plain and goes well; else nothing has been done and nothing is

@@ -95,6 +95,12 @@ bool onspy_call_fast(const onspy_kernel* kernel, const ons_launch* launch,
       return false;
     }
   }
-  if (known.query == NULL && onspy_launch_is_long(launch)) return false;
-  return ons_kernel_launch(kernel->handle, launch, args, count, NULL) == ONS_STATUS_OK;
+  if (known.query != NULL || !onspy_launch_is_long(launch)) {
+    return ons_kernel_launch(kernel->handle, launch, args, count, NULL) == ONS_STATUS_OK;
+  }
+  ons_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = ons_kernel_launch(kernel->handle, launch, args, count, NULL);
+  Py_END_ALLOW_THREADS;
+  return status == ONS_STATUS_OK;
 }

@@ -340,7 +340,7 @@ PyDoc_STRVAR(
     "kernel has been enqueued when the call returns, on the CPU it has run. Arrays are "
     "borrowed for the call; their memory must live, in the order of their own stream, "
     "until the kernel is done, which the array libraries' allocators see to. Any thread "
-    "may launch; on the CPU, a launch of fewer than 256 threads in all keeps the GIL. "
+    "may launch; on the CPU, a launch of a single block keeps the GIL. "
     "Legal while the stream is being captured.\n\n"
     "Automatic differentiation does not see what a kernel writes: no gradient flows "
     "through it, and torch's version counter of a tensor is not increased, so that a "

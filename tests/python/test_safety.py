@@ -331,7 +331,7 @@ def test_big_launches_release_the_gil(mod: ons.Module) -> None:
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
-def test_long_launches_of_one_block_release_the_gil(library: str) -> None:
+def test_long_launches_of_two_blocks_release_the_gil(library: str) -> None:
     source = """
     __global__ void spin(float* x, long long n) {
       float y = x[threadIdx.x];
@@ -343,11 +343,11 @@ def test_long_launches_of_one_block_release_the_gil(library: str) -> None:
     x: Any = np.ones(256, np.float32)
     if library == "torch":
         x = pytest.importorskip("torch").from_numpy(x)
-    spin[1, 256](x, 1)
+    spin[2, 128](x, 1)
     done = threading.Event()
 
     def launch() -> None:
-        spin[1, 256](x, 1_000_000)
+        spin[2, 128](x, 1_000_000)
         done.set()
 
     thread = threading.Thread(target=launch)
