@@ -534,3 +534,18 @@ def test_arrays_changed_by_another_argument(mod: ons.Module) -> None:
         x, out = torch.ones(4), torch.zeros(n)
         mod.scale[ons.cdiv(n, 64), 64](2.0, x, out, Evil(x, n))
         assert (out == 14).all()
+
+
+def test_a_missing_driver_is_named() -> None:
+    code = """
+import onstream as ons
+k = ons.Module("__global__ void k(int* x) {}").k
+try:
+    k.prepare("cuda:0")
+except ons.UnavailableError as error:
+    assert "/nowhere/libcuda.so.1" in str(error), error
+else:
+    raise SystemExit("no error")
+"""
+    environment = {**os.environ, "ONSTREAM_CUDA_DRIVER": "/nowhere/libcuda.so.1"}
+    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)

@@ -506,3 +506,24 @@ def test_torch_that_is_asked_through_its_descriptors() -> None:
     )
     assert result.returncode == 0, result.stdout + result.stderr
     assert " passed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("__nv_fp8_e4m3", "float8_e4m3fn"), ("__nv_fp8_e5m2", "float8_e5m2")]
+)
+def test_float8(name: str, dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    source = f"""
+    #include <cuda_fp8.h>
+    __global__ void widen(const {name}* x, float* out) {{
+      out[threadIdx.x] = float(x[threadIdx.x]);
+    }}
+    """
+    x = torch.tensor([0.5, -1.75, 16.0, 0.0]).to(getattr(torch, dtype))
+    out = torch.zeros(4)
+    widen = ons.Module(source).widen
+    widen[1, 4](x, out)
+    assert (out == x.float()).all()
+    other = "float8_e5m2" if dtype == "float8_e4m3fn" else "float8_e4m3fn"
+    with pytest.raises(ons.ArgumentTypeError, match=other):
+        widen[1, 4](x.float().to(getattr(torch, other)), out)
