@@ -20,13 +20,13 @@ typedef struct ons__retired {
 typedef struct ons__retire_list {
   ons__device* device;
   const ons_allocator* allocator;
-  atomic_size_t
-      held_count; /* objects in the list and in `returned`; read without the lock */
+  /* Objects in the list and in `returned`; read without the lock. */
+  atomic_size_t held_count;
   atomic_size_t graph_count;       /* what graphs hold and will hand back */
   _Atomic(ons__retired*) returned; /* by graphs that are gone; pushed from driver
                                       callbacks, which may wait for no lock */
   ons__mutex mutex;                /* guards what follows */
-  ons__retired* first;             /* in order of retirement */
+  ons__retired* first;             /* what was not done when asked goes to the end */
   ons__retired* last;
   void** free_events;
   size_t free_event_count;
@@ -60,7 +60,7 @@ ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired,
  * capture, nor do the releases, which run in relaxed capture mode. */
 size_t ons__retire_collect(ons__retire_list* list);
 
-/* The same for the oldest few. */
+/* The same for a few at the front: each call looks further. */
 void ons__retire_collect_some(ons__retire_list* list);
 
 /* Cheap enough for every launch: something is looked at only when something is held. */

@@ -1,8 +1,8 @@
-/* One call of a kernel: classify the arguments, fill the library's argument array,
- * launch.
+/* Any call of a kernel, where the fast one (fast_call.c) does not do: classify the
+ * arguments, fill the library's argument array, launch.
  *
- * What is common (numbers, and arrays of producers with an exchange table) is bound in
- * one pass without allocation. Producers that must be told the launch stream before they
+ * Numbers, and arrays of producers with an exchange table, are taken in a first pass.
+ * Producers that must be told the launch stream before they
  * hand a tensor over are left pending in that pass; the library is then asked where the
  * launch would go, and they after that. */
 #include <string.h>
