@@ -39,6 +39,7 @@ DRIVER_EX3 = "cuLaunchKernelEx, C loop, three pointers"
 HOISTED = "onstream f(2.0, x, y, n), f = k[g, b]"
 OUT = "onstream f(2.0, x, y, out, n), f = k[g, b]"
 LIKE = "onstream f(2.0, x, y, like(x), n), f = k[g, b]"
+JOINED = "onstream f(2.0, x, y, n), f = k[g, b, 0, another stream]: joined"
 C_API = "onstream C API, three tensors, C loop"
 
 
@@ -332,6 +333,15 @@ def driver_rows(native: measure.Native, case: Case, out: Any, architecture: str)
     ]
 
 
+def joined_row(case: Case, torch: Any) -> Row:
+    """The arrays' stream and the launch's wait for each other, on the device."""
+    import onstream as ons
+
+    other = torch.cuda.Stream()
+    f = ons.Module(SAXPY)["saxpy"][GRID, BLOCK, 0, other]
+    return python_row(JOINED, "f(2.0, x, y, n)", f=f, x=case.x, y=case.y, n=COUNT)
+
+
 def cupy_arrays_row(case: Case) -> Row:
     import cupy
 
@@ -375,6 +385,7 @@ def gpu_section(
             rows += onstream_rows(SAXPY, "saxpy", "axpy", GRID, tensors)
         except Exception as error:
             rows.append(Row(HOISTED, None, why(error)))
+        rows.append(attempt(JOINED, lambda: joined_row(case, torch)))
         rows.append(attempt("onstream f(2.0, x, y, n), CuPy arrays", lambda: cupy_arrays_row(case)))
         for peer in peers:
             rows.append(attempt(peer.name, lambda peer=peer: peer_row(peer, case)))
@@ -390,10 +401,12 @@ def gpu_limits(side: Section) -> list[Limit]:
     ratio, _ = side.over(HOISTED, DRIVER)
     _, over_ex = side.over(HOISTED, DRIVER_EX)
     _, c_over_ex = side.over(C_API, DRIVER_EX3)
+    _, join = side.over(JOINED, HOISTED)
     return [
         Limit("Python, side stream, over the cuLaunchKernel loop", ratio, 1.08, "x"),
         Limit("Python, side stream, above the cuLaunchKernelEx loop", over_ex, 350, "ns"),
         Limit("C API, side stream, above the cuLaunchKernelEx loop", c_over_ex, 100, "ns"),
+        Limit("Python, a second stream joined, above one stream", join, 1200, "ns"),
     ]
 
 

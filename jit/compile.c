@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "jit/shared_object.h"
 #include "runtime/base/alloc.h"
 
 void ons__image_destroy(ons__image* image) {
@@ -15,6 +16,7 @@ void ons__image_destroy(ons__image* image) {
   ons__free(allocator, image->kernels);
   ons__free(allocator, image->code);
   ons__free(allocator, image->log);
+  ons__shared_object_release(image->object);
   ons__free(allocator, image);
 }
 

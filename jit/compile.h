@@ -53,8 +53,9 @@ typedef struct ons__image {
   char* code;
   size_t code_bytes;
   ons__image_kernel* kernels;
-  size_t kernel_count; /* dropped names are not in it */
-  char* log;           /* never NULL after a compile */
+  size_t kernel_count;               /* dropped names are not in it */
+  char* log;                         /* never NULL after a compile */
+  struct ons__shared_object* object; /* a SHARED_OBJECT that is loaded; else NULL */
 } ons__image;
 
 /* NULL is accepted; works on a half-built image. */

@@ -1,6 +1,5 @@
 #include "jit/host_compiler.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +7,9 @@
 #include "jit/embedded.h"
 #include "jit/host_log.h"
 #include "jit/host_options.h"
+#include "jit/shared_object.h"
 #include "jit/source_guard.h"
+#include "jit/source_joint.h"
 #include "jit/source_options.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -24,11 +25,18 @@ struct ons__host_compiler {
   ons__host_command command;
 };
 
-static const ons_header own_headers[] = {
+/* Ahead of the user's source, in its file: a file of its own for each would take longer
+ * than all else here. */
+static const ons_header prelude[] = {
+    {"onstream/cpu_abi.h", ons__text_cpu_abi_h},
     {"onstream/kernel.h", ons__text_kernel_h},
     {"onstream/cpu.h", ons__text_cpu_h},
-    {"onstream/cpu_abi.h", ons__text_cpu_abi_h},
     {"onstream/cpu_functions.h", ons__text_cpu_functions_h},
+};
+
+/* Written where the source may include them. */
+static const ons_header own_headers[] = {
+    {"onstream/kernel.h", ons__text_kernel_h},
     {"onstream/cpu_small_float.h", ons__text_cpu_small_float_h},
     {"cuda_fp16.h", ons__text_cuda_fp16_h},
     {"cuda_bf16.h", ons__text_cuda_bf16_h},
@@ -71,17 +79,43 @@ static ons_status write_header(build* self, const ons__string* folder,
   return status;
 }
 
+/* Could the compiler look for a header? A backslash may split the directive's word, and
+ * options are not understood here. */
+static bool may_include(const build* self) {
+  const char* source = self->request->source;
+  return strstr(source, "include") || strstr(source, "import") || strchr(source, '\\') ||
+         self->option_lines.length || self->option_words.count;
+}
+
 static ons_status write_headers(build* self, ons_error* error) {
   ons_status status = ONS_STATUS_OK;
-  for (size_t i = 0; i < sizeof(own_headers) / sizeof(*own_headers); ++i) {
-    if (status == ONS_STATUS_OK) {
-      status = write_header(self, &self->own_folder, &own_headers[i], error);
-    }
+  size_t own_count = sizeof(own_headers) / sizeof(*own_headers);
+  if (!may_include(self)) own_count = 0;
+  for (size_t i = 0; i < own_count && status == ONS_STATUS_OK; ++i) {
+    status = write_header(self, &self->own_folder, &own_headers[i], error);
   }
   for (size_t i = 0; i < self->request->header_count && status == ONS_STATUS_OK; ++i) {
     status = write_header(self, &self->user_folder, &self->request->headers[i], error);
   }
   return status;
+}
+
+/* What follows is told to be in this file. */
+static void append_line_one(ons__string* text, const char* file) {
+  ons__string_append(text, "#line 1 ");
+  ons__string_append_quoted(text, file);
+  ons__string_append(text, "\n");
+}
+
+static void append_prelude(const build* self, ons__string* text) {
+  for (size_t i = 0; i < sizeof(prelude) / sizeof(*prelude); ++i) {
+    ons__string path;
+    ons__string_init(&path, self->allocator);
+    ons__string_appendf(&path, "%s%s", self->own_folder.data, prelude[i].name);
+    append_line_one(text, ons__string_text(&path));
+    ons__string_append(text, prelude[i].content);
+    ons__string_clear(&path);
+  }
 }
 
 /* The lines of the options, behind those of our headers that the source includes. */
@@ -95,20 +129,30 @@ static void append_options(const build* self, ons__string* text) {
   ons__string_append(text, self->option_lines.data);
 }
 
-/* The user's source between our header and one line for each kernel. The #line directives
- * make diagnostics name the user's file, and an error in a kernel's line names the
- * kernel. */
+/* The user's source, with marks for the loops around its kernels. */
+static void append_marked(const build* self, ons__string* text, bool* out_is_guarded) {
+  ons__string guarded;
+  ons__string_init(&guarded, self->allocator);
+  *out_is_guarded = ons__source_guard_append(self->request->source, &guarded) > 0;
+  text->failed |= !ons__string_ok(&guarded);
+  ons__source_joint_append(ons__string_text(&guarded), text);
+  ons__string_clear(&guarded);
+}
+
+/* The user's source between our headers and one line for each kernel. The #line
+ * directives make diagnostics name the user's file, and an error in a kernel's line names
+ * the kernel. */
 static ons_status write_source(build* self, bool with_kernels, ons_error* error) {
   const ons__compile_request* request = self->request;
   ons__string text;
   ons__string_init(&text, self->allocator);
-  ons__string_append(&text, "#include <onstream/cpu.h>\n");
+  append_prelude(self, &text);
   append_options(self, &text);
-  ons__string_append(&text, "#line 1 ");
-  ons__string_append_quoted(&text, request->name);
-  ons__string_append(&text, "\n");
-  bool is_guarded = ons__source_guard_append(request->source, &text) > 0;
+  append_line_one(&text, request->name);
+  bool is_guarded = false;
+  append_marked(self, &text, &is_guarded);
   ons__string_append(&text, "\n\n"); /* the source may end in a backslash */
+  size_t line_count = 0;
   for (size_t i = 0; with_kernels && i < request->kernel_count; ++i) {
     if (self->dropped[i]) continue;
     const char* name = request->kernels[i].name;
@@ -117,8 +161,9 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
                         "%zu\"\n"
                         "extern \"C\" { extern ONS_CPU_EXPORT const ons_cpu_kernel "
                         "ons_cpu_kernel_%zu; const ons_cpu_kernel ons_cpu_kernel_%zu = "
-                        "ons_cpu_describe<decltype(%s), %s, %d>(); }\n",
-                        i, i, i, name, name, is_guarded);
+                        "ons_cpu_describe<decltype(%s), %s, %d, "
+                        "ONS_CPU_IS_JOINT(%zu)>(); }\n",
+                        i, i, i, name, name, is_guarded, line_count++);
   }
   ons_status status =
       ons__string_ok(&text)
@@ -211,8 +256,9 @@ static ons_status report_source(const build* self, ons_error* error) {
                    (int)first.file_length, first.file, first.line, (int)name_length,
                    name);
   } else if (first.file) {
-    ons__error_set(error, status, "%.*s:%ld: %.*s", (int)first.file_length, first.file,
-                   first.line, (int)first.text_length, first.text);
+    ons__error_set(error, status, "%.*s:%ld: %.*s%s", (int)first.file_length, first.file,
+                   first.line, (int)first.text_length, first.text,
+                   ons__host_log_header_advice(&first));
   } else {
     ons__error_set(error, status, "%s: %.*s", self->request->name, (int)first.text_length,
                    first.text);
@@ -314,11 +360,11 @@ static ons_status compile(build* self, ons_error* error) {
 
 /* ---- the image -------------------------------------------------------------------- */
 
-static ons_status describe_kernel(const build* self, void* handle, size_t index,
-                                  ons__image* image, ons_error* error) {
+static ons_status describe_kernel(const build* self, size_t index, ons__image* image,
+                                  ons_error* error) {
   char symbol[40];
   snprintf(symbol, sizeof(symbol), "ons_cpu_kernel_%zu", index);
-  const ons_cpu_kernel* kernel = dlsym(handle, symbol);
+  const ons_cpu_kernel* kernel = ons__shared_object_find(image->object, symbol);
   if (!kernel || kernel->abi_version != ONS_CPU_ABI_VERSION) {
     return ons__error_set(error, ONS_STATUS_INTERNAL, "the compiled module has no %s",
                           symbol);
@@ -335,18 +381,11 @@ static ons_status describe_kernel(const build* self, void* handle, size_t index,
 /* Only the loaded object can say how its kernels' types are spelt. */
 static ons_status describe_kernels(const build* self, ons__image* image,
                                    ons_error* error) {
-  void* handle = dlopen(self->object_path.data, RTLD_NOW | RTLD_LOCAL);
-  if (!handle) {
-    const char* reason = dlerror();
-    return ons__error_native(error, ONS_STATUS_IO, "dlopen", 0,
-                             "the compiled kernels cannot be loaded: %s",
-                             reason ? reason : "unknown error");
-  }
-  ons_status status = ONS_STATUS_OK;
+  ons_status status = ons__shared_object_open(self->allocator, image->code,
+                                              image->code_bytes, &image->object, error);
   for (size_t i = 0; i < self->request->kernel_count && status == ONS_STATUS_OK; ++i) {
-    if (!self->dropped[i]) status = describe_kernel(self, handle, i, image, error);
+    if (!self->dropped[i]) status = describe_kernel(self, i, image, error);
   }
-  dlclose(handle);
   return status;
 }
 

@@ -131,6 +131,36 @@ bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic,
   return true;
 }
 
+const char* ons__host_log_header_advice(const ons__host_diagnostic* diagnostic) {
+  static const char cccl[] =
+      "; it comes with CCCL (pip package nvidia-cuda-cccl, or a CUDA toolkit): name its "
+      "own include folder, the one with cuda/std in it, in an option -IFOLDER";
+  static const char gpu_only[] =
+      "; of CUDA's own headers the CPU backend has cuda_fp16.h, cuda_bf16.h and "
+      "cuda_fp8.h, and vector types, math and atomics without any: leave the include "
+      "out, or launch on a GPU";
+  static const char groups[] =
+      "; the CPU backend has no cooperative groups: launch on a GPU";
+  static const struct {
+    const char* prefix;
+    const char* advice;
+  } headers[] = {
+      {"cuda/", cccl},      {"nv/", cccl},       {"cooperative_groups", groups},
+      {"cuda", gpu_only},   {"crt/", gpu_only},  {"cub/", gpu_only},
+      {"curand", gpu_only}, {"mma.h", gpu_only}, {"thrust/", gpu_only}};
+  const char* text = diagnostic->text;
+  size_t length = diagnostic->text_length;
+  if (!text || (!find(text, length, "' file not found") &&
+                !find(text, length, ": No such file or directory"))) {
+    return "";
+  }
+  if (*text == '\'') ++text, --length; /* clang quotes the name */
+  for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); ++i) {
+    if (starts_with(text, length, headers[i].prefix)) return headers[i].advice;
+  }
+  return "";
+}
+
 size_t ons__host_log_blame(const char* log, ons__host_diagnostic* out_errors,
                            size_t kernel_count) {
   size_t count = 0;

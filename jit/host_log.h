@@ -27,6 +27,10 @@ bool ons__host_log_first_error(const char* log, ons__host_diagnostic* out_diagno
 bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic,
                                const char** out_name, size_t* out_length);
 
+/* What to do about a header of CUDA's that the text says is missing: to be put behind the
+ * text, static; "" where it is about anything else. */
+const char* ons__host_log_header_advice(const ons__host_diagnostic* diagnostic);
+
 /* Stores the first error in each kernel's file (text NULL: none); returns how many have
  * one. */
 size_t ons__host_log_blame(const char* log, ons__host_diagnostic* out_errors,

@@ -12,6 +12,13 @@
 #include "runtime/base/path.h"
 #include "runtime/base/string.h"
 
+struct ons__shared_object {
+  const ons_allocator* allocator;
+  atomic_uint reference_count;
+  atomic_flag is_claimed;
+  void* handle;
+};
+
 /* The loader takes a path that it has seen before for the library it knows by that path,
  * and descriptor numbers come back. So each path is spelt in a way of its own: the bits
  * of a counter, as "./" and ".//". */
@@ -61,12 +68,41 @@ static void* open_from_folder(const void* code, size_t code_bytes, ons_error* er
   return handle;
 }
 
-ons_status ons__shared_object_open(const void* code, size_t code_bytes, void** out_handle,
+ons_status ons__shared_object_open(const ons_allocator* allocator, const void* code,
+                                   size_t code_bytes, ons__shared_object** out_object,
                                    ons_error* error) {
-  *out_handle = open_from_memory(code, code_bytes);
-  if (*out_handle) return ONS_STATUS_OK;
+  *out_object = NULL;
+  ons__shared_object* self = ons__alloc(allocator, sizeof(*self));
+  if (!self) return ons__error_no_memory(error);
+  self->allocator = allocator;
+  atomic_init(&self->reference_count, 1);
+  atomic_flag_clear(&self->is_claimed);
   ons_error detail = ONS_ERROR_INIT;
-  *out_handle = open_from_folder(code, code_bytes, &detail);
-  if (*out_handle) return ONS_STATUS_OK;
-  return ons__error_set(error, detail.code, "%s", detail.message);
+  self->handle = open_from_memory(code, code_bytes);
+  if (!self->handle) self->handle = open_from_folder(code, code_bytes, &detail);
+  if (!self->handle) {
+    ons__free(allocator, self);
+    return ons__error_set(error, detail.code, "%s", detail.message);
+  }
+  *out_object = self;
+  return ONS_STATUS_OK;
+}
+
+ons__shared_object* ons__shared_object_claim(ons__shared_object* object) {
+  if (!object || atomic_flag_test_and_set(&object->is_claimed)) return NULL;
+  atomic_fetch_add_explicit(&object->reference_count, 1, memory_order_relaxed);
+  return object;
+}
+
+void ons__shared_object_release(ons__shared_object* object) {
+  if (!object) return;
+  if (atomic_fetch_sub_explicit(&object->reference_count, 1, memory_order_acq_rel) > 1) {
+    return;
+  }
+  dlclose(object->handle);
+  ons__free(object->allocator, object);
+}
+
+void* ons__shared_object_find(const ons__shared_object* object, const char* name) {
+  return dlsym(object->handle, name);
 }

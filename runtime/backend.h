@@ -44,6 +44,7 @@ typedef struct ons__device_limits {
 /* A kernel as loaded on one device. Filled by ops->function; immutable after. */
 typedef struct ons__function {
   void* handle; /* what launch uses first (a CUfunction; a runner) */
+  const void* driver; /* the backend's own, beside the handle that it launches */
   void*
       portable_handle; /* usable in other contexts of the device (a CUkernel), or NULL */
   ons_kernel_attributes attributes;
@@ -58,7 +59,7 @@ typedef enum ons__capture_state {
 
 typedef struct ons__capture_info {
   ons__capture_state state;
-  uint64_t id; /* of the capture, when active */
+  uint64_t id; /* of the capture, unlike any other's; 0 unless active */
   void* graph; /* borrowed, when active */
 } ons__capture_info;
 
@@ -135,8 +136,25 @@ typedef struct ons__backend_ops {
   ons_status (*graph_retain)(ons__device* device, void* graph, void* object,
                              void (*release)(void* object), ons_error* error);
 
+  /* Events and graphs of the caller, by their native handles. An `external` event is a
+     node of the stream's capture. */
+  ons_status (*caller_event_wait)(ons__device* device, void* event, void* stream,
+                                  bool external, ons_error* error);
+  ons_status (*caller_event_record)(ons__device* device, void* event, void* stream,
+                                    bool external, ons_error* error);
+  /* Adds the launch to launch->graph and sets its out_node. */
+  ons_status (*graph_add)(ons__device* device, const ons__function* function,
+                          const ons_launch* launch, void* const* parameters,
+                          ons_error* error);
+  ons_status (*graph_update)(ons__device* device, const ons__function* function,
+                             const ons_launch* launch, void* exec, void* node,
+                             void* const* parameters, ons_error* error);
+
   /* Can kernels on the device use this host pointer (pinned or managed memory)? */
   bool (*host_pointer_usable)(ons__device* device, const void* pointer);
+  /* The index of the device that the memory is on; -1 where the driver does not tell. */
+  ons_status (*pointer_device)(ons__backend* backend, const void* pointer,
+                               int32_t* out_index, ons_error* error);
 } ons__backend_ops;
 
 struct ons__backend {

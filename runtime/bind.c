@@ -338,53 +338,94 @@ static ONS__NOINLINE ons__refusal bind_any(const ons_arg* arg, const ons__step* 
 
 /* ---- all of them ---- */
 
-/* What a launch mostly consists of: a dense tensor of the declared dtype in the device's
- * own memory and on the launch stream, an integer in range, a float. False leaves all
- * else, refusals included, to bind_any. */
-static inline bool bind_common(const ons_arg* arg, const ons__step* step, DLDevice where,
-                               const void* stream, unsigned char* slot) {
-  if (step->kind == ONS__STEP_POINTER && arg->kind == ONS_ARG_TENSOR &&
-      arg->value.tensor) {
-    const DLTensor* tensor = arg->value.tensor;
-    uint32_t needed = where.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN;
-    uint64_t data = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
-    if (ons__dtype_word(tensor->dtype) != step->dtype ||
-        tensor->device.device_type != where.device_type ||
-        tensor->device.device_id != where.device_id ||
-        (arg->flags & (step->forbidden | needed)) != needed ||
-        (needed && arg->stream != stream) || !tensor->data ||
-        (data & step->align_mask) != 0 || tensor->ndim < 0 ||
-        (tensor->ndim > 0 && !tensor->shape) || !ons__tensor_is_dense(tensor)) {
-      return false;
-    }
-    memcpy(slot, &data, sizeof(data));
-    return true;
+/* What tensors are compared with, gathered once for all. */
+typedef struct expected {
+  uint64_t device;
+  uint32_t flags;
+  uintptr_t stream;
+  uintptr_t stream_mask; /* 0 where streams do not matter: on the CPU */
+} expected;
+
+static inline uint64_t device_word(DLDevice device) {
+  uint64_t word;
+  memcpy(&word, &device, sizeof(word));
+  return word;
+}
+
+static inline expected expect(DLDevice where, const void* stream) {
+  bool has_streams = where.device_type != kDLCPU;
+  return (expected){.device = device_word(where),
+                    .flags = has_streams ? ONS_ARG_STREAM_KNOWN : 0,
+                    .stream = (uintptr_t)stream,
+                    .stream_mask = has_streams ? UINTPTR_MAX : 0};
+}
+
+/* ons__tensor_is_dense with the innermost dimension in line, for what is well-formed and
+ * not empty. */
+static inline bool is_dense(const DLTensor* tensor) {
+  int32_t last = tensor->ndim - 1;
+  if (ONS__UNLIKELY(last < 0)) return last == -1;
+  if (!tensor->shape) return false;
+  static const int64_t one = 1;
+  const int64_t* stride = tensor->strides ? &tensor->strides[last] : &one;
+  int64_t size = tensor->shape[last];
+  if (ONS__UNLIKELY((size < 0) | ((*stride != 1) & (size != 1)))) return false;
+  return ONS__LIKELY(last == 0) || ons__tensor_is_dense(tensor);
+}
+
+/* A dense tensor of the declared dtype in the device's own memory and on the launch
+ * stream. One branch for most of it: each costs more than its comparison when nothing has
+ * been predicted yet. */
+static inline bool bind_common_tensor(const ons_arg* arg, const ons__step* step,
+                                      const expected* wanted, unsigned char* slot) {
+  const DLTensor* tensor = arg->value.tensor;
+  if (!tensor) return false;
+  uint64_t data = (uint64_t)(uintptr_t)tensor->data + tensor->byte_offset;
+  uint64_t differs = device_word(tensor->device) ^ wanted->device;
+  differs |= ons__dtype_word(tensor->dtype) ^ step->dtype;
+  differs |= (arg->flags & (step->forbidden | wanted->flags)) ^ wanted->flags;
+  differs |= ((uintptr_t)arg->stream ^ wanted->stream) & wanted->stream_mask;
+  differs |= data & step->align_mask;
+  if (ONS__UNLIKELY(differs || !tensor->data) || !is_dense(tensor)) return false;
+  memcpy(slot, &data, sizeof(data));
+  return true;
+}
+
+/* What a launch mostly consists of: such tensors, integers in range, floats. False leaves
+ * all else, refusals included, to bind_any. */
+static inline bool bind_common(const ons_arg* arg, const ons__step* step,
+                               const expected* wanted, unsigned char* slot) {
+  if (ONS__UNLIKELY(arg->kind != step->common)) return false;
+  if (ONS__LIKELY(arg->kind == ONS_ARG_TENSOR)) {
+    return ONS__LIKELY(bind_common_tensor(arg, step, wanted, slot));
   }
-  if (step->kind == ONS__STEP_INT && arg->kind == ONS_ARG_INT) {
-    memcpy(slot, &arg->value.i,
-           sizeof(int64_t)); /* little-endian: the low bytes are first */
-    return arg->value.i >= step->more.range.low && arg->value.i <= step->more.range.high;
+  if (arg->kind == ONS_ARG_INT) {
+    int64_t value = arg->value.i;
+    memcpy(slot, &value, sizeof(value)); /* little-endian: the low bytes are first */
+    return (value >= step->more.range.low) & (value <= step->more.range.high);
   }
-  if (step->kind == ONS__STEP_FLOAT32 && arg->kind == ONS_ARG_FLOAT) {
-    float narrow = (float)arg->value.f;
-    memcpy(slot, &narrow, sizeof(narrow));
-    return __builtin_isfinite(narrow);
-  }
-  return false;
+  float narrow = (float)arg->value.f;
+  uint32_t bits;
+  memcpy(slot, &narrow, sizeof(narrow));
+  memcpy(&bits, &narrow, sizeof(bits));
+  return (bits & 0x7f800000u) != 0x7f800000u; /* finite */
 }
 
 ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, ons__device* device,
-                       DLDevice where, const void* stream, ons__block block,
-                       size_t* out_index, uint32_t* out_notes) {
-  *out_notes = 0;
-  for (size_t i = 0; i < plan->count; ++i) {
+                       DLDevice where, const void* stream, ons__block* block) {
+  const expected wanted = expect(where, stream);
+  void** parameters = block->parameters;
+  unsigned char* bytes = block->bytes;
+  size_t count = plan->count;
+  block->notes = 0;
+  for (size_t i = 0; i < count; ++i) {
     const ons__step* step = &plan->steps[i];
-    unsigned char* slot = block.bytes + step->offset;
-    block.parameters[i] = slot;
-    if (bind_common(&args[i], step, where, stream, slot)) continue;
-    ons__refusal refusal = bind_any(&args[i], step, device, stream, slot, out_notes);
+    unsigned char* slot = bytes + step->offset;
+    parameters[i] = slot;
+    if (ONS__LIKELY(bind_common(&args[i], step, &wanted, slot))) continue;
+    ons__refusal refusal = bind_any(&args[i], step, device, stream, slot, &block->notes);
     if (refusal) {
-      *out_index = i;
+      block->index = (uint32_t)i;
       return refusal;
     }
   }

@@ -16,7 +16,10 @@
 enum {
   ONS__PARAMETERS_MAX = 256,
   ONS__PARAMETER_BYTES_MAX = 4096, /* what every CUDA version takes */
-  ONS__BLOCK_BYTES_MAX = ONS__PARAMETER_BYTES_MAX + 16 * ONS__PARAMETERS_MAX
+  ONS__BLOCK_BYTES_MAX = ONS__PARAMETER_BYTES_MAX + 16 * ONS__PARAMETERS_MAX,
+  /* Of most kernels: what a launch has room for without asking. */
+  ONS__COMMON_COUNT = 16,
+  ONS__COMMON_BYTES = 256
 };
 
 typedef enum ons__step_kind {
@@ -32,6 +35,9 @@ typedef enum ons__step_kind {
   ONS__STEP_BYTES
 } ons__step_kind;
 
+/* Not an ons_arg_kind. */
+enum { ONS__NOT_COMMON = 0xff };
+
 /* Not a dtype that a tensor can have. */
 #define ONS__DTYPE_ANY 0xffffffffu
 
@@ -44,8 +50,8 @@ typedef struct ons__step {
   uint8_t forbidden;  /* ons_arg_flags that refuse a tensor at once */
   uint8_t align_mask; /* of the data pointer */
   uint8_t lane_count; /* of a vector pointer */
-  uint8_t reserved;
-  uint16_t offset; /* in the block */
+  uint8_t common;     /* the kind of argument bound in line; ONS__NOT_COMMON: none */
+  uint16_t offset;    /* in the block */
   uint16_t size_bytes;
   uint32_t dtype; /* ons__dtype_word, or ONS__DTYPE_ANY */
   union {
@@ -63,7 +69,8 @@ typedef struct ons__step {
 
 typedef struct ons__plan {
   size_t count;
-  size_t block_bytes; /* what the slots take */
+  size_t block_bytes;  /* what the slots take */
+  size_t common_count; /* `count` within the ONS__COMMON limits, else SIZE_MAX */
   ons__step steps[];
 } ons__plan;
 
@@ -72,6 +79,8 @@ typedef struct ons__plan {
 typedef struct ons__block {
   void** parameters;    /* plan->count of them, pointing into `bytes` */
   unsigned char* bytes; /* plan->block_bytes of them, aligned to 16 */
+  uint32_t notes;       /* what the tensors leave to be looked at: ons__bind_notes */
+  uint32_t index;       /* of the argument that is refused */
 } ons__block;
 
 typedef enum ons__bind_notes {
@@ -106,11 +115,13 @@ typedef enum ons__bind_notes {
      " at an address that is not a multiple of the element's alignment",                 \
      "pass an aligned copy")                                                             \
   XX(NO_DATA, ARGUMENT_VALUE, " without data",                                           \
-     "a tensor that is not empty needs memory")                                          \
+     "a tensor that is not empty needs memory: pass one that has been allocated")        \
   XX(MALFORMED, ARGUMENT_VALUE, "",                                                      \
      "its producer handed over something malformed: a negative size, no dtype, no "      \
      "shape, or no bytes")                                                               \
-  XX(RANGE, ARGUMENT_VALUE, "", "it does not fit the declared type")                     \
+  XX(RANGE, ARGUMENT_VALUE, "",                                                          \
+     "it does not fit the declared type: pass a value that does, or declare a wider "    \
+     "one")                                                                              \
   XX(FRACTION, ARGUMENT_TYPE, "", "convert it with int(...) where that is meant")        \
   XX(BOOL, ARGUMENT_TYPE, "", "pass True or False (0 or 1)")                             \
   XX(SIZE, ARGUMENT_VALUE, "", "the size must be exactly that of the declared type")     \
@@ -141,13 +152,11 @@ struct ons__device;
 struct ons__bound;
 
 /* Checks `plan->count` arguments for a launch on `device` (which is `where`) and
- * `stream`, and fills `block`. On a refusal returns the reason with |out_index| set;
- * nothing else is then of use. |out_notes| tells what the tensors leave to be looked at:
- * ons__bind_notes. */
+ * `stream`, and fills `block`. On a refusal returns the reason with block->index set;
+ * nothing else is then of use. */
 ONS__HOT ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
                                 struct ons__device* device, DLDevice where,
-                                const void* stream, ons__block block, size_t* out_index,
-                                uint32_t* out_notes);
+                                const void* stream, ons__block* block);
 
 /* The message and status for a refusal. */
 ONS__COLD ons_status ons__bind_explain(const ons_kernel* kernel,

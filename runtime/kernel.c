@@ -26,6 +26,7 @@ ons_kernel* ons__kernel_create(ons_module* module, const char* name,
     return NULL;
   }
   atomic_init(&kernel->reference_count, 1);
+  atomic_init(&kernel->guide, ONS__PARAMETERS_MAX);
   ons__mutex_init(&kernel->mutex);
   ons_module_retain(module);
   kernel->module = module;
@@ -129,7 +130,8 @@ static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* ent
   size_t count = bound->signature->count;
   if (count > ONS__PARAMETERS_MAX) {
     return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
-                          "kernel '%s' has %zu parameters; at most %d are supported",
+                          "kernel '%s' has %zu parameters; at most %d are supported: put "
+                          "some into a struct",
                           kernel->name, count, ONS__PARAMETERS_MAX);
   }
   uint32_t sizes[ONS__PARAMETERS_MAX] = {0};
@@ -207,6 +209,14 @@ static ons_status bind(ons_kernel* kernel, DLDevice device, int slot,
   return ONS_STATUS_OK;
 }
 
+static unsigned int find_guide(const ons__signature* signature) {
+  for (size_t i = 0; i < signature->count; ++i) {
+    ons_parameter_kind kind = signature->parameters[i].kind;
+    if (kind == ONS_PARAMETER_POINTER || kind == ONS_PARAMETER_VIEW) return (unsigned)i;
+  }
+  return ONS__PARAMETERS_MAX;
+}
+
 ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
                             ons__bound** out_bound, ons_blob** out_log,
                             ons_error* error) {
@@ -223,6 +233,8 @@ ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
     status = bind(kernel, device, slot, &bound, out_log, error);
     if (!status) {
       if (!atomic_load_explicit(&kernel->first_bound, memory_order_relaxed)) {
+        atomic_store_explicit(&kernel->guide, find_guide(bound->signature),
+                              memory_order_relaxed);
         atomic_store_explicit(&kernel->first_bound, bound, memory_order_release);
       }
       atomic_store_explicit(&kernel->bound[slot], bound, memory_order_release);

@@ -16,10 +16,10 @@ typedef struct ons__bound {
   ons__plan* plan;
   ons__device* device;
   ons__launch_fn* launch;
-  ons__capture_state_fn* capture_state; /* NULL on devices without streams */
-  ons__device_limits limits; /* the lesser of the device's and the function's */
   ons__device_entry* entry;
   ons__function function;
+  ons__device_limits limits; /* the lesser of the device's and the function's */
+  ons__capture_state_fn* capture_state; /* NULL on devices without streams */
   const ons__backend_ops* ops;
   ons__signature* signature;
   char* text;              /* the signature for people */
@@ -28,6 +28,11 @@ typedef struct ons__bound {
 } ons__bound;
 
 struct ons_kernel {
+  /* What a launch reads. The first pointer or view: the tensor given for it says where
+     most launches go. Past the end where there is none, or nothing is bound yet. */
+  atomic_uint guide;
+  _Atomic(ons__bound*) bound[ONS__SLOT_COUNT];
+
   atomic_size_t reference_count;
   ons_module* module; /* retained */
   char* name;
@@ -35,7 +40,6 @@ struct ons_kernel {
       scanned;      /* borrowed from the module; NULL if the scan missed it */
   ons__mutex mutex; /* guards binding */
   _Atomic(ons__bound*) first_bound; /* what introspection answers from */
-  _Atomic(ons__bound*) bound[ONS__SLOT_COUNT];
 };
 
 /* NULL when out of memory. */

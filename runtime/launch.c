@@ -5,7 +5,9 @@
 #include "runtime/base/attributes.h"
 #include "runtime/base/error.h"
 #include "runtime/base/versioned.h"
+#include "runtime/enqueue.h"
 #include "runtime/kernel.h"
+#include "runtime/launch.h"
 #include "runtime/module.h"
 #include "runtime/order.h"
 #include "runtime/retire.h"
@@ -21,44 +23,44 @@ static ONS__NOINLINE const ons_launch* upgrade(const ons_launch* launch,
   return local;
 }
 
+enum { KNOWN_FLAGS = ONS_LAUNCH_STREAM | ONS_LAUNCH_DEVICE | ONS_LAUNCH_NO_COMPILE };
+
 static inline bool is_valid_call(const ons_kernel* kernel, const ons_launch* launch,
                                  const ons_arg* args, size_t arg_count) {
-  enum { KNOWN = ONS_LAUNCH_STREAM | ONS_LAUNCH_DEVICE | ONS_LAUNCH_NO_COMPILE };
   return kernel && launch && (args || arg_count == 0) &&
          launch->struct_size >= offsetof(ons_launch, stream) &&
-         ((launch->flags & ~(uint32_t)KNOWN) | launch->reserved) == 0;
+         (launch->flags & ~(uint32_t)KNOWN_FLAGS) == 0 &&
+         launch->order <= ONS_ORDER_TRUST;
 }
 
 static ONS__COLD ons_status refuse_call(const ons_kernel* kernel,
                                         const ons_launch* launch, ons_error* error) {
-  return ons__error_set(
-      error, ONS_STATUS_INVALID_ARGUMENT, "%s",
-      !kernel   ? "kernel is NULL"
-      : !launch ? "launch is NULL"
-      : launch->struct_size < offsetof(ons_launch, stream)
-          ? "launch is not initialised with ONS_LAUNCH_INIT"
-      : (launch->flags | launch->reserved)
-          ? "launch has flags that this version does not know, or args is NULL"
-          : "args is NULL although arg_count is not 0");
-}
-
-static ons_status check_retained(const ons_launch* launch, ons_error* error) {
-  for (size_t i = 0; i < launch->retained_count; ++i) {
-    if (!launch->retained || !launch->retained[i].release) {
-      return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
-                            "ons_launch.retained[%zu] has no release function", i);
-    }
+  if (!kernel) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "kernel is NULL: pass one that ons_module_kernel gave");
   }
-  return ONS_STATUS_OK;
+  const char* why = "args is NULL although arg_count is not 0: pass the arguments";
+  if (!launch) {
+    why = "launch is NULL: pass an ons_launch with grid and block";
+  } else if (launch->struct_size < offsetof(ons_launch, stream)) {
+    why = "launch has no struct_size: initialise it with ONS_LAUNCH_INIT";
+  } else if (launch->flags & ~(uint32_t)KNOWN_FLAGS) {
+    why = "launch->flags has bits that this version does not know: set ONS_LAUNCH_* only";
+  } else if (launch->order > ONS_ORDER_TRUST) {
+    why = "launch->order is no ons_order: initialise launch with ONS_LAUNCH_INIT";
+  }
+  return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "kernel '%s': %s",
+                        kernel->name, why);
 }
 
 /* ---- configuration ---------------------------------------------------------------- */
 
 static ons_status refuse_size(const ons_kernel* kernel, const char* what, int axis,
-                              uint32_t got, uint32_t limit, ons_error* error) {
+                              uint32_t got, uint32_t limit, const char* advice,
+                              ons_error* error) {
   return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
-                        "kernel '%s': %s.%c is %u, the device's limit is %u",
-                        kernel->name, what, 'x' + axis, got, limit);
+                        "kernel '%s': %s.%c is %u, the device's limit is %u; %s",
+                        kernel->name, what, 'x' + axis, got, limit, advice);
 }
 
 static ons_status refuse_threads(const ons_kernel* kernel, const ons__bound* bound,
@@ -68,7 +70,7 @@ static ons_status refuse_threads(const ons_kernel* kernel, const ons__bound* bou
     return ons__error_set(
         error, ONS_STATUS_ARGUMENT_VALUE,
         "kernel '%s': the number of threads per block is %u, the device's "
-        "limit is %u",
+        "limit is %u; use smaller blocks, and more of them",
         kernel->name, threads, limit);
   }
   return ons__error_set(
@@ -86,13 +88,14 @@ static ons_status refuse_shared(const ons_kernel* kernel, const ons__bound* boun
     return ons__error_set(
         error, ONS_STATUS_ARGUMENT_VALUE,
         "kernel '%s': %u bytes of dynamic shared memory per block asked for; "
-        "the %s backend has none",
+        "the %s backend has none: ask for 0 bytes, or launch on a GPU",
         kernel->name, bytes, bound->ops->name);
   }
   return ons__error_set(
       error, ONS_STATUS_ARGUMENT_VALUE,
       "kernel '%s': %u bytes of dynamic shared memory per block asked for; "
-      "beside the kernel's own %u bytes the device has %u",
+      "beside the kernel's own %u bytes the device has %u: ask for less, with smaller "
+      "tiles or blocks",
       kernel->name, bytes, bound->function.attributes.static_shared_bytes,
       bound->limits.shared_bytes);
 }
@@ -103,15 +106,20 @@ static ONS__COLD ons_status explain_config(const ons_kernel* kernel,
   const ons__device_limits* limits = &bound->limits;
   for (int i = 0; i < 3; ++i) {
     if (launch->grid[i] > limits->grid[i]) {
-      return refuse_size(kernel, "grid", i, launch->grid[i], limits->grid[i], error);
+      return refuse_size(kernel, "grid", i, launch->grid[i], limits->grid[i],
+                         "launch fewer blocks and loop over the rest in the kernel",
+                         error);
     }
     if (launch->block[i] == 0) {
-      return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
-                            "kernel '%s': block.%c is 0; a block has at least one thread",
-                            kernel->name, 'x' + i);
+      return ons__error_set(
+          error, ONS_STATUS_ARGUMENT_VALUE,
+          "kernel '%s': block.%c is 0; a block has at least one thread: "
+          "for no work at all make the grid 0",
+          kernel->name, 'x' + i);
     }
     if (launch->block[i] > limits->block[i]) {
-      return refuse_size(kernel, "block", i, launch->block[i], limits->block[i], error);
+      return refuse_size(kernel, "block", i, launch->block[i], limits->block[i],
+                         "use smaller blocks, and more of them", error);
     }
   }
   uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
@@ -137,106 +145,25 @@ static bool config_fits(const ons__bound* bound, const ons_launch* launch) {
          launch->shared_bytes <= limits->shared_bytes;
 }
 
-/* ---- what lives on after the launch ----------------------------------------------- */
-
-/* Whatever has to be kept alive, made ready before the launch so that little can fail
- * after it. */
-typedef struct keeping {
-  ons__capture_info capture;
-  ons__retired* retired;
-} keeping;
-
-static ons_status keep_prepare(ons__bound* bound, const ons_launch* launch,
-                               const ons__target* target, ons__capture_state state,
-                               keeping* out_keeping, ons_error* error) {
-  *out_keeping = (keeping){0};
-  if (state == ONS__CAPTURE_ACTIVE) {
-    ons_status status = bound->ops->capture_info(bound->device, target->stream,
-                                                 &out_keeping->capture, error);
-    if (status) return status;
-  }
-  return ons__retire_reserve(&bound->entry->retire, launch->retained,
-                             launch->retained_count, &out_keeping->retired, error);
-}
-
-static ons_status keep_commit(const ons_kernel* kernel, ons__bound* bound,
-                              const ons__target* target, const keeping* kept,
-                              ons_error* error) {
-  ons__retire_list* list = &bound->entry->retire;
-  ons_status status;
-  if (kept->capture.state == ONS__CAPTURE_ACTIVE) {
-    status = ons__retire_to_graph(list, kept->retired, kept->capture.graph, error);
-  } else {
-    status = ons__retire_commit(list, kept->retired, target->stream, error);
-  }
-  if (status && error) {
-    ons__error_prefix(error,
-                      "kernel '%s' was launched, but what it uses is kept for ever",
-                      kernel->name);
-    error->launched = 1;
-  }
-  return status;
-}
-
-static void release_retained(const ons_launch* launch) {
-  for (size_t i = 0; i < launch->retained_count; ++i) {
-    launch->retained[i].release(launch->retained[i].object);
-  }
+static ONS__NOINLINE bool config_is_full(const ons__bound* bound,
+                                         const ons_launch* launch) {
+  return !ons__launch_is_empty(launch) && config_fits(bound, launch);
 }
 
 /* ---- launch ----------------------------------------------------------------------- */
 
-static ons_status driver_launch(const ons_kernel* kernel, ons__bound* bound,
-                                const ons_launch* launch, const ons__target* target,
-                                void* const* parameters, ons_error* error) {
-  ons_status status =
-      bound->launch(bound->device, &bound->function, launch, target->stream, parameters,
-                    bound->plan->count, error);
-  if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
+static ONS__COLD ons_status explain_launch(const ons_kernel* kernel, ons_status status,
+                                           ons_error* error) {
+  ons__error_prefix(error, "kernel '%s'", kernel->name);
   return status;
 }
 
-/* A launch whose arguments must be kept alive, by the graph or until the device is past
- * it. */
-static ONS__NOINLINE ons_status
-launch_keeping(const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
-               const ons__target* target, ons__capture_state state,
-               void* const* parameters, ons_error* error) {
-  keeping kept;
-  ons_status status = check_retained(launch, error);
-  if (status) return status;
-  if (launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0) {
-    release_retained(launch);
-    return ONS_STATUS_OK;
-  }
-  status = keep_prepare(bound, launch, target, state, &kept, error);
-  if (status) return status;
-  status = driver_launch(kernel, bound, launch, target, parameters, error);
-  if (status) {
-    ons__retire_cancel(&bound->entry->retire, kept.retired);
-    return status;
-  }
-  return keep_commit(kernel, bound, target, &kept, error);
-}
-
-/* Order and capture, where they are not plain. A named stream with every tensor on it is:
- * a launch into its capture, if there is one, is recorded like any other. */
-static ons_status look_closer(const ons_kernel* kernel, const ons__bound* bound,
-                              const ons__target* target, const ons_arg* args,
-                              size_t arg_count, uint32_t notes,
-                              ons__capture_state* out_state, ons_error* error) {
-  ons_status status = ONS_STATUS_OK;
-  if (notes & ONS__NOTE_MIXED) {
-    status = ons__order_check(kernel, bound->device, target, args, arg_count, error);
-  }
-  if (!status) {
-    status = bound->capture_state(bound->device, target->stream, out_state, error);
-    if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
-  }
-  if (!status && *out_state != ONS__CAPTURE_NONE) {
-    status = ons__order_check_capture(kernel, *out_state, target, args, arg_count, error);
-  }
-  return status;
+static inline ons_status driver_launch(const ons_kernel* kernel, ons__bound* bound,
+                                       const ons_launch* launch, void* stream,
+                                       void* const* parameters, ons_error* error) {
+  ons_status status = bound->launch(bound->device, &bound->function, launch, stream,
+                                    parameters, bound->plan->count, error);
+  return ONS__UNLIKELY(status) ? explain_launch(kernel, status, error) : ONS_STATUS_OK;
 }
 
 /* The slow beginning of a kernel's first launch on a device. */
@@ -252,80 +179,230 @@ static ONS__NOINLINE ons_status first_use(ons_kernel* kernel, const ons_launch* 
   return ons__kernel_bind(kernel, target->device, target->slot, out_bound, NULL, error);
 }
 
-/* Binds, checks, enqueues. `block` has the room that the plan asks for. Inline in its two
- * callers: the one for ordinary kernels is then a single run of code. */
-static inline __attribute__((always_inline)) ons_status launch_bound(
-    const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
-    const ons_arg* args, size_t arg_count, const ons__target* target, ons__block block,
-    ons_error* error) {
-  size_t index = 0;
-  uint32_t notes = 0;
-  ons__refusal refusal = ons__bind(bound->plan, args, bound->device, target->device,
-                                   target->stream, block, &index, &notes);
-  if (refusal) return ons__bind_explain(kernel, bound, refusal, args, index, error);
-  if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
-
-  ons__capture_state state = ONS__CAPTURE_NONE;
-  if (bound->capture_state &&
-      (notes || launch->retained_count > 0 || ons__stream_is_special(target->stream))) {
-    ons_status status =
-        look_closer(kernel, bound, target, args, arg_count, notes, &state, error);
-    if (status) return status;
+/* The handles that name streams by role may stand for one that must not be touched. */
+static ONS__NOINLINE ons_status check_special(const ons_kernel* kernel,
+                                              const ons__bound* bound,
+                                              const ons__target* target,
+                                              ons_error* error) {
+  ons__capture_info info = {0};
+  ons_status status =
+      bound->capture_state(bound->device, target->stream, &info.state, error);
+  if (status) {
+    ons__error_prefix(error, "kernel '%s'", kernel->name);
+    return status;
   }
-  ons__retire_poll(&bound->entry->retire);
-  if (launch->retained_count > 0) {
-    return launch_keeping(kernel, bound, launch, target, state, block.parameters, error);
-  }
-  if (launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0) {
-    return ONS_STATUS_OK;
-  }
-  return driver_launch(kernel, bound, launch, target, block.parameters, error);
+  return ons__order_check(kernel, bound->device, ONS_ORDER_JOIN, target, &info, NULL, 0,
+                          error);
 }
 
-/* For more parameters than most kernels have. */
-static ONS__NOINLINE ons_status launch_large(const ons_kernel* kernel, ons__bound* bound,
+static ONS__NOINLINE ons_status launch_bound(const ons_kernel* kernel, ons__bound* bound,
+                                             const ons_launch* launch,
+                                             const ons_arg* args, size_t arg_count,
+                                             const ons__target* target, ons_error* error);
+
+/* The caller vouches for the order: once more, as if all were on the launch stream. */
+static ONS__NOINLINE ons_status launch_trusting(
+    const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
+    const ons_arg* args, size_t arg_count, const ons__target* target, ons_error* error) {
+  ons_arg trusted[ONS__PARAMETERS_MAX];
+  ons_launch joining = *launch;
+  joining.order = ONS_ORDER_JOIN; /* for the streams of outputs */
+  ons__order_trust(target, args, arg_count, trusted);
+  return launch_bound(kernel, bound, &joining, trusted, arg_count, target, error);
+}
+
+/* More than a kernel on a stream: objects to keep, events, a graph. */
+static inline bool has_company(const ons_launch* launch) {
+  return (launch->retained_count | (uintptr_t)launch->graph |
+          (uintptr_t)launch->events) != 0;
+}
+
+/* Whatever is not plain: an argument is refused, is on another stream, or is ordered by
+ * other means than its stream; the kernel has company. */
+static ONS__NOINLINE ons_status
+launch_closely(const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
+               const ons_arg* args, size_t arg_count, const ons__target* target,
+               const ons__block* block, ons__refusal refusal, ons_error* error) {
+  if (launch->graph) {
+    return ons__launch_into_graph(kernel, bound, launch, args, arg_count, target, error);
+  }
+  if (ons__order_policy(kernel, launch) == ONS_ORDER_TRUST && bound->capture_state) {
+    return launch_trusting(kernel, bound, launch, args, arg_count, target, error);
+  }
+  if (refusal) {
+    return ons__bind_explain(kernel, bound, refusal, args, block->index, error);
+  }
+  if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
+  ons__retire_poll(&bound->entry->retire);
+  return ons__enqueue(kernel, bound, launch, args, arg_count, target, block->parameters,
+                      error);
+}
+
+/* What follows binding, in full. */
+static ONS__NOINLINE ons_status
+launch_carefully(const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
+                 const ons_arg* args, size_t arg_count, const ons__target* target,
+                 const ons__block* block, ons__refusal refusal, ons_error* error) {
+  if (refusal || block->notes || has_company(launch)) {
+    return launch_closely(kernel, bound, launch, args, arg_count, target, block, refusal,
+                          error);
+  }
+  if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
+  ons__retire_poll(&bound->entry->retire);
+  if (ons__stream_is_special(target->stream) && bound->capture_state) {
+    ons_status status = check_special(kernel, bound, target, error);
+    if (status) return status;
+  }
+  if (ons__launch_is_empty(launch)) return ONS_STATUS_OK;
+  return driver_launch(kernel, bound, launch, target->stream, block->parameters, error);
+}
+
+static ONS__NOINLINE ons_status launch_bound(const ons_kernel* kernel, ons__bound* bound,
                                              const ons_launch* launch,
                                              const ons_arg* args, size_t arg_count,
                                              const ons__target* target,
                                              ons_error* error) {
-  void* parameters[ONS__PARAMETERS_MAX];
-  alignas(16) unsigned char bytes[ONS__BLOCK_BYTES_MAX];
-  ons__block block = {parameters, bytes};
-  return launch_bound(kernel, bound, launch, args, arg_count, target, block, error);
+  ons__large_block large;
+  ons__block block = {.parameters = large.parameters, .bytes = large.bytes};
+  ons__refusal refusal =
+      ons__bind(bound->plan, args, bound->device, target->device, target->stream, &block);
+  return launch_carefully(kernel, bound, launch, args, arg_count, target, &block, refusal,
+                          error);
 }
 
+/* Any call. */
+static ONS__NOINLINE ons_status launch_any(ons_kernel* kernel, const ons_launch* launch,
+                                           const ons_arg* args, size_t arg_count,
+                                           ons_error* error) {
+  ons_launch local;
+  ons__target target;
+  ons__bound* bound;
+  ons_status status =
+      ons__launch_find(kernel, &launch, &local, args, arg_count, &target, &bound, error);
+  return status ? status
+                : launch_bound(kernel, bound, launch, args, arg_count, &target, error);
+}
+
+/* ---- the launch that most are ------------------------------------------------------ */
+
+/* The argument that decides where: a tensor in a GPU's memory, on a known stream, at the
+ * kernel's first pointer or view. With no tensor before it and nothing given, it is what
+ * ons__order_target goes by. NULL: ask that. */
+static inline const ons_arg* find_guide(const ons_kernel* kernel,
+                                        const ons_launch* launch, const ons_arg* args,
+                                        size_t arg_count) {
+  if (!kernel || !launch || !args || launch->struct_size != sizeof(*launch) ||
+      (launch->flags & ~(uint32_t)ONS_LAUNCH_NO_COMPILE) != 0 ||
+      launch->order > ONS_ORDER_TRUST) {
+    return NULL;
+  }
+  size_t index = atomic_load_explicit(&kernel->guide, memory_order_relaxed);
+  if (index >= arg_count) return NULL;
+  const ons_arg* guide = &args[index];
+  if (guide->kind != ONS_ARG_TENSOR || !guide->value.tensor ||
+      !(guide->flags & ONS_ARG_STREAM_KNOWN)) {
+    return NULL;
+  }
+  DLDevice device = guide->value.tensor->device;
+  bool has_slot =
+      device.device_type == kDLCUDA && (uint32_t)device.device_id < ONS__CUDA_DEVICES_MAX;
+  return has_slot ? guide : NULL;
+}
+
+/* One-dimensional, neither refused nor empty. */
+static inline bool config_is_flat(const ons__bound* bound, const ons_launch* launch) {
+  static const uint32_t ones[2] = {1, 1};
+  const ons__device_limits* limits = &bound->limits;
+  return !memcmp(&launch->grid[1], ones, sizeof(ones)) &&
+         !memcmp(&launch->block[1], ones, sizeof(ones)) &&
+         launch->grid[0] - 1 < limits->grid[0] &&
+         launch->block[0] - 1 < limits->block[0] &&
+         launch->block[0] <= limits->threads_per_block &&
+         launch->shared_bytes <= limits->shared_bytes;
+}
+
+/* A call comes after a driver call that has emptied the caches and the branch predictors,
+ * so that its cost is cache lines and taken branches: what most launches need is here, in
+ * ons__bind and in the backend's launch, one run of code each. */
 ONS__HOT ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* launch,
                                       const ons_arg* args, size_t arg_count,
                                       ons_error* error) {
-  enum { SMALL_COUNT = 16, SMALL_BYTES = 256 };
-  ons_launch local;
-  if (!is_valid_call(kernel, launch, args, arg_count)) {
-    return refuse_call(kernel, launch, error);
-  }
-  if (launch->struct_size != sizeof(*launch)) launch = upgrade(launch, &local);
-  ons__target target;
-  if (!ons__order_common(launch, args, arg_count, &target)) {
-    ons_status status =
-        ons__order_target(kernel, launch, args, arg_count, &target, error);
-    if (status) return status;
-  }
+  const ons_arg* guide = find_guide(kernel, launch, args, arg_count);
+  if (!guide) return launch_any(kernel, launch, args, arg_count, error);
+  const ons__target target = {guide->value.tensor->device,
+                              1 + guide->value.tensor->device.device_id, guide->stream};
   ons__bound* bound =
       atomic_load_explicit(&kernel->bound[target.slot], memory_order_acquire);
-  if (!bound) {
-    ons_status status = first_use(kernel, launch, &target, &bound, error);
+  if (!bound || bound->plan->common_count != arg_count) {
+    return launch_any(kernel, launch, args, arg_count, error);
+  }
+  __builtin_prefetch(bound->function.driver);
+  void* parameters[ONS__COMMON_COUNT];
+  alignas(16) unsigned char bytes[ONS__COMMON_BYTES];
+  ons__block block = {.parameters = parameters, .bytes = bytes};
+  ons__refusal refusal =
+      ons__bind(bound->plan, args, bound->device, target.device, target.stream, &block);
+  if (refusal || block.notes || has_company(launch) ||
+      ons__stream_is_special(target.stream) ||
+      !(ONS__LIKELY(config_is_flat(bound, launch)) || config_is_full(bound, launch)) ||
+      ons__retire_holds(&bound->entry->retire)) {
+    return launch_carefully(kernel, bound, launch, args, arg_count, &target, &block,
+                            refusal, error);
+  }
+  return driver_launch(kernel, bound, launch, target.stream, parameters, error);
+}
+
+/* ---- for launches into graphs ------------------------------------------------------ */
+
+ons_status ons__launch_find(ons_kernel* kernel, const ons_launch** launch,
+                            ons_launch* local, const ons_arg* args, size_t arg_count,
+                            ons__target* out_target, ons__bound** out_bound,
+                            ons_error* error) {
+  if (!is_valid_call(kernel, *launch, args, arg_count)) {
+    return refuse_call(kernel, *launch, error);
+  }
+  if ((*launch)->struct_size != sizeof(**launch)) *launch = upgrade(*launch, local);
+  ons_status status =
+      ons__order_target(kernel, *launch, args, arg_count, out_target, error);
+  if (status) return status;
+  *out_bound =
+      atomic_load_explicit(&kernel->bound[out_target->slot], memory_order_acquire);
+  if (!*out_bound) {
+    status = first_use(kernel, *launch, out_target, out_bound, error);
     if (status) return status;
   }
-  const ons__plan* plan = bound->plan;
-  if (arg_count != plan->count) {
-    return ons__bind_explain_count(kernel, bound, arg_count, error);
+  return arg_count == (*out_bound)->plan->count
+             ? ONS_STATUS_OK
+             : ons__bind_explain_count(kernel, *out_bound, arg_count, error);
+}
+
+ons_status ons__launch_bind(const ons_kernel* kernel, ons__bound* bound,
+                            const ons_launch* launch, const ons_arg* args,
+                            size_t arg_count, const ons__target* target,
+                            ons__large_block* out_block, ons_error* error) {
+  ons_arg trusted[ONS__PARAMETERS_MAX];
+  ons__block block = {.parameters = out_block->parameters, .bytes = out_block->bytes};
+  ons__order_trust(target, args, arg_count, trusted);
+  ons__refusal refusal = ons__bind(bound->plan, trusted, bound->device, target->device,
+                                   target->stream, &block);
+  if (refusal) {
+    return ons__bind_explain(kernel, bound, refusal, args, block.index, error);
   }
-  if (arg_count > SMALL_COUNT || plan->block_bytes > SMALL_BYTES) {
-    return launch_large(kernel, bound, launch, args, arg_count, &target, error);
+  return config_fits(bound, launch) ? ONS_STATUS_OK
+                                    : explain_config(kernel, bound, launch, error);
+}
+
+static ons_status resolve_order(const ons_kernel* kernel, const ons_launch* launch,
+                                ons__device* device, const ons__target* target,
+                                const ons__capture_info* info, const ons_arg* args,
+                                size_t arg_count, ons_error* error) {
+  ons_arg trusted[ONS__PARAMETERS_MAX];
+  ons_order policy = ons__order_policy(kernel, launch);
+  if (policy == ONS_ORDER_TRUST && arg_count <= ONS__PARAMETERS_MAX) {
+    ons__order_trust(target, args, arg_count, trusted);
+    args = trusted;
   }
-  void* parameters[SMALL_COUNT];
-  alignas(16) unsigned char bytes[SMALL_BYTES];
-  ons__block block = {parameters, bytes};
-  return launch_bound(kernel, bound, launch, args, arg_count, &target, block, error);
+  return ons__order_check(kernel, device, policy, target, info, args, arg_count, error);
 }
 
 ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
@@ -347,21 +424,21 @@ ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
   status = ons__runtime_device(kernel->module->runtime, target.device, &entry, error);
   if (status) return status;
   ons__device* device = entry->device;
-  const ons__backend_ops* ops = device->backend->ops;
-  ons__capture_state state = ONS__CAPTURE_NONE;
-  if (ops->capture_state) {
-    status = ons__order_check(kernel, device, &target, args, arg_count, error);
-    if (!status) status = ops->capture_state(device, target.stream, &state, error);
-    if (!status && state != ONS__CAPTURE_NONE) {
-      status = ons__order_check_capture(kernel, state, &target, args, arg_count, error);
+  ons__capture_info info = {0};
+  if (device->backend->ops->capture_state && !launch->graph) {
+    status = ons__stream_capture(device, target.stream, &info, error);
+    if (!status) {
+      status =
+          resolve_order(kernel, launch, device, &target, &info, args, arg_count, error);
     }
     if (status) return status;
   }
   const ons_launch_plan plan = {
       .struct_size = out_plan->struct_size,
-      .capture_state = state == ONS__CAPTURE_ACTIVE,
+      .capture_state = info.state == ONS__CAPTURE_ACTIVE,
       .device = target.device,
-      .stream = target.stream,
+      .stream = launch->graph ? NULL : target.stream,
+      .order = ons__order_policy(kernel, launch),
   };
   ons__versioned_out(out_plan, plan.struct_size, &plan, sizeof(plan));
   return ONS_STATUS_OK;

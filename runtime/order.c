@@ -2,6 +2,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/kernel.h"
+#include "runtime/module.h"
 #include "runtime/tensor.h"
 
 static bool is_tensor(const ons_arg* arg) {
@@ -66,62 +67,201 @@ ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
   return ONS_STATUS_OK;
 }
 
+ons_order ons__order_policy(const ons_kernel* kernel, const ons_launch* launch) {
+  if (launch->order) return (ons_order)launch->order;
+  return (ons_order)atomic_load_explicit(&kernel->module->runtime->order,
+                                         memory_order_relaxed);
+}
+
+/* ---- the streams of the arguments ---------------------------------------------------
+ */
+
+static bool is_on_host(const ons_arg* arg) {
+  int type = (int)arg->value.tensor->device.device_type;
+  return type == kDLCPU || type == kDLCUDAHost;
+}
+
+static bool has_stream(const ons_arg* arg) {
+  return is_tensor(arg) && (arg->flags & ONS_ARG_STREAM_KNOWN) && !is_on_host(arg);
+}
+
+/* The next argument, from `begin` on, on a stream that is neither the launch stream nor
+ * that of an argument before; arg_count when there is none. Launches have few. */
+static size_t next_foreign(ons__device* device, const ons__target* target,
+                           const ons_arg* args, size_t arg_count, size_t begin) {
+  const ons__backend_ops* ops = device->backend->ops;
+  const void* launch_stream = ops->stream_canonical(device, target->stream);
+  for (size_t i = begin; i < arg_count; ++i) {
+    if (!has_stream(&args[i])) continue;
+    const void* stream = ops->stream_canonical(device, args[i].stream);
+    bool is_seen = stream == launch_stream;
+    for (size_t j = 0; j < i && !is_seen; ++j) {
+      is_seen =
+          has_stream(&args[j]) && ops->stream_canonical(device, args[j].stream) == stream;
+    }
+    if (!is_seen) return i;
+  }
+  return arg_count;
+}
+
+bool ons__order_is_mixed(ons__device* device, const ons__target* target,
+                         const ons_arg* args, size_t arg_count) {
+  return next_foreign(device, target, args, arg_count, 0) < arg_count;
+}
+
+void ons__order_trust(const ons__target* target, const ons_arg* args, size_t arg_count,
+                      ons_arg* out_args) {
+  for (size_t i = 0; i < arg_count; ++i) {
+    out_args[i] = args[i];
+    if (!is_tensor(&args[i]) || is_on_host(&args[i])) continue;
+    if (has_stream(&args[i]) && (args[i].flags & ONS_ARG_OUTPUT)) continue;
+    out_args[i].flags |= ONS_ARG_STREAM_KNOWN;
+    out_args[i].stream = target->stream;
+  }
+}
+
+/* ---- what is refused ----------------------------------------------------------------
+ */
+
 static const char* name_of(const ons_kernel* kernel, size_t index, size_t count) {
   const char* name = ons__kernel_parameter_name(kernel, index, count);
   return name ? name : "unnamed";
 }
 
+static ONS__COLD ons_status refuse_elsewhere(const ons_kernel* kernel, const void* stream,
+                                             ons_error* error) {
+  return ons__error_set(
+      error, ONS_STATUS_CAPTURE,
+      "kernel '%s': the launch would use the legacy default stream %p while another "
+      "stream that synchronises with it is being captured; the capture is untouched. "
+      "Launch on the capturing stream, or on a non-blocking one",
+      kernel->name, stream);
+}
+
+static ONS__COLD ons_status refuse_mixed(const ons_kernel* kernel,
+                                         const ons__target* target, const ons_arg* args,
+                                         size_t arg_count, size_t index,
+                                         ons_error* error) {
+  return ons__error_set(
+      error, ONS_STATUS_ORDER,
+      "kernel '%s', argument %zu ('%s') is on stream %p, but the launch is on stream %p, "
+      "and its order is strict: make that stream current in the argument's library, or "
+      "launch with order join, which lets the streams wait for each other",
+      kernel->name, index + 1, name_of(kernel, index, arg_count), args[index].stream,
+      target->stream);
+}
+
+static ONS__COLD ons_status refuse_capture(const ons_kernel* kernel,
+                                           const ons__target* target,
+                                           const ons__capture_info* info,
+                                           const ons_arg* args, size_t arg_count,
+                                           size_t index, ons_error* error) {
+  bool launch_captured = info->state == ONS__CAPTURE_ACTIVE;
+  return ons__error_set(
+      error, ONS_STATUS_CAPTURE,
+      "kernel '%s', argument %zu ('%s') is on stream %p, %s; the launch is on stream %p, "
+      "%s. One cannot wait for the other, and the capture is untouched: make %p current "
+      "in the argument's library, or bring both streams into one capture",
+      kernel->name, index + 1, name_of(kernel, index, arg_count), args[index].stream,
+      launch_captured ? "which is not part of that capture" : "which is being captured",
+      target->stream, launch_captured ? "which is being captured" : "which is not",
+      target->stream);
+}
+
+static ONS__COLD ons_status refuse_unknown(const ons_kernel* kernel,
+                                           const ons__target* target, size_t arg_count,
+                                           size_t index, ons_error* error) {
+  return ons__error_set(
+      error, ONS_STATUS_CAPTURE,
+      "kernel '%s', argument %zu ('%s'): the launch stream %p is being captured, and the "
+      "stream of this argument is unknown, so its work cannot be part of the capture; "
+      "the capture is untouched. Pass an array of a library that tells its stream",
+      kernel->name, index + 1, name_of(kernel, index, arg_count), target->stream);
+}
+
+static ons_status check_foreign(const ons_kernel* kernel, ons__device* device,
+                                const ons__target* target, const ons__capture_info* info,
+                                const ons_arg* args, size_t arg_count, size_t index,
+                                ons_error* error) {
+  ons__capture_info other;
+  ons_status status = ons__stream_capture(device, args[index].stream, &other, error);
+  if (status) {
+    ons__error_prefix(error, "kernel '%s', argument %zu ('%s')", kernel->name, index + 1,
+                      name_of(kernel, index, arg_count));
+    return status;
+  }
+  if (other.state == ONS__CAPTURE_ELSEWHERE) {
+    return refuse_elsewhere(kernel, args[index].stream, error);
+  }
+  return ons__captures_match(info, &other)
+             ? ONS_STATUS_OK
+             : refuse_capture(kernel, target, info, args, arg_count, index, error);
+}
+
 ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
-                            const ons__target* target, const ons_arg* args,
+                            ons_order policy, const ons__target* target,
+                            const ons__capture_info* info, const ons_arg* args,
                             size_t arg_count, ons_error* error) {
-  const ons__backend_ops* ops = device->backend->ops;
+  if (info->state == ONS__CAPTURE_ELSEWHERE) {
+    return refuse_elsewhere(kernel, target->stream, error);
+  }
+  for (size_t i = 0; info->state == ONS__CAPTURE_ACTIVE && i < arg_count; ++i) {
+    if (is_tensor(&args[i]) && !is_on_host(&args[i]) && !has_stream(&args[i])) {
+      return refuse_unknown(kernel, target, arg_count, i, error);
+    }
+  }
   for (size_t i = 0; i < arg_count; ++i) {
-    const ons_arg* arg = &args[i];
-    if (!(arg->flags & ONS_ARG_STREAM_KNOWN) || arg->stream == target->stream ||
-        !is_tensor(arg)) {
-      continue;
+    i = next_foreign(device, target, args, arg_count, i);
+    if (i == arg_count) break;
+    if (policy == ONS_ORDER_STRICT) {
+      return refuse_mixed(kernel, target, args, arg_count, i, error);
     }
-    if (ops->stream_canonical(device, arg->stream) ==
-        ops->stream_canonical(device, target->stream)) {
-      continue;
-    }
-    return ons__error_set(error, ONS_STATUS_ORDER,
-                          "kernel '%s', argument %zu ('%s') is on stream %p, but the "
-                          "launch is on stream %p; this "
-                          "version launches on one stream: make that stream current in "
-                          "the argument's library, "
-                          "or have its work joined there first",
-                          kernel->name, i + 1, name_of(kernel, i, arg_count), arg->stream,
-                          target->stream);
+    ons_status status =
+        check_foreign(kernel, device, target, info, args, arg_count, i, error);
+    if (status) return status;
   }
   return ONS_STATUS_OK;
 }
 
-ons_status ons__order_check_capture(const ons_kernel* kernel, ons__capture_state state,
-                                    const ons__target* target, const ons_arg* args,
-                                    size_t arg_count, ons_error* error) {
-  if (state == ONS__CAPTURE_ELSEWHERE) {
-    return ons__error_set(
-        error, ONS_STATUS_CAPTURE,
-        "kernel '%s': the launch would go to the legacy default stream %p "
-        "while another stream that synchronises with it is being captured; "
-        "the capture is untouched. Launch on the capturing stream, or on a "
-        "non-blocking one",
-        kernel->name, target->stream);
-  }
+/* ---- joins ------------------------------------------------------------------------- */
+
+ons_status ons__order_before(const ons_kernel* kernel, const ons__join* join,
+                             const ons__target* target, const ons_arg* args,
+                             size_t arg_count, ons_error* error) {
+  ons__device* device = join->pool->device;
   for (size_t i = 0; i < arg_count; ++i) {
-    const ons_arg* arg = &args[i];
-    if (!is_tensor(arg) || (arg->flags & ONS_ARG_STREAM_KNOWN)) continue;
-    int type = (int)arg->value.tensor->device.device_type;
-    if (type == kDLCPU || type == kDLCUDAHost) continue;
-    return ons__error_set(
-        error, ONS_STATUS_CAPTURE,
-        "kernel '%s', argument %zu ('%s'): the launch stream %p is being captured, and "
-        "the "
-        "stream of this argument is unknown, so its work cannot be part of the capture; "
-        "the "
-        "capture is untouched. Pass an array of a library that tells its stream",
-        kernel->name, i + 1, name_of(kernel, i, arg_count), target->stream);
+    i = next_foreign(device, target, args, arg_count, i);
+    if (i == arg_count) break;
+    ons_status status = ons__join_signal(join, args[i].stream, error);
+    if (!status) status = ons__join_wait(join, target->stream, error);
+    if (status) {
+      ons__error_prefix(error,
+                        "kernel '%s' was not launched: stream %p cannot wait for stream "
+                        "%p of argument %zu ('%s')",
+                        kernel->name, target->stream, args[i].stream, i + 1,
+                        name_of(kernel, i, arg_count));
+      return status;
+    }
   }
   return ONS_STATUS_OK;
+}
+
+ons_status ons__order_after(const ons_kernel* kernel, const ons__join* join,
+                            const ons__target* target, const ons_arg* args,
+                            size_t arg_count, ons_error* error) {
+  ons__device* device = join->pool->device;
+  ons_status status = ons__join_signal(join, target->stream, error);
+  for (size_t i = 0; !status && i < arg_count; ++i) {
+    i = next_foreign(device, target, args, arg_count, i);
+    if (i == arg_count) break;
+    status = ons__join_wait(join, args[i].stream, error);
+  }
+  if (status && error) {
+    ons__error_prefix(error,
+                      "kernel '%s' was launched, but other streams of its arguments do "
+                      "not wait for it: synchronise stream %p before they are used",
+                      kernel->name, target->stream);
+    error->launched = 1;
+  }
+  return status;
 }

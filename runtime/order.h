@@ -1,7 +1,8 @@
 /* Where a launch goes, and what it is ordered with.
  *
- * This version borrows: every argument with a known stream must be on the launch stream.
- * Joining other streams belongs here. */
+ * Arguments on the launch stream need nothing. For every other stream of an argument the
+ * launch stream waits before the launch, and that stream waits after it: what its
+ * producer does next, reuse of the memory included, comes after the kernel. */
 #ifndef ONS_RUNTIME_ORDER_H_
 #define ONS_RUNTIME_ORDER_H_
 
@@ -11,6 +12,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/base/attributes.h"
+#include "runtime/join.h"
 #include "runtime/runtime.h"
 
 typedef struct ons__target {
@@ -32,37 +34,34 @@ ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
                              const ons_arg* args, size_t arg_count,
                              ons__target* out_target, ons_error* error);
 
-/* The same where nothing is given and the first tensor decides. False: ask
- * ons__order_target. */
-static inline bool ons__order_common(const ons_launch* launch, const ons_arg* args,
-                                     size_t arg_count, ons__target* out_target) {
-  if ((launch->flags & (ONS_LAUNCH_DEVICE | ONS_LAUNCH_STREAM)) != 0) return false;
-  for (size_t i = 0; i < arg_count; ++i) {
-    if (args[i].kind != ONS_ARG_TENSOR || !args[i].value.tensor) continue;
-    DLDevice device = args[i].value.tensor->device;
-    if (device.device_type != kDLCUDA ||
-        (uint32_t)device.device_id >= ONS__CUDA_DEVICES_MAX ||
-        !(args[i].flags & ONS_ARG_STREAM_KNOWN)) {
-      return false;
-    }
-    *out_target = (ons__target){device, 1 + device.device_id, args[i].stream};
-    return true;
-  }
-  return false;
-}
+/* The caller's policy, or the runtime's. */
+ons_order ons__order_policy(const ons_kernel* kernel, const ons_launch* launch);
 
-/* Refuses two known streams in one launch. */
+/* Under ONS_ORDER_TRUST: |out_args| are the arguments as if every tensor in device memory
+ * were on the launch stream, except that outputs stay on the stream they were allocated
+ * on. */
+void ons__order_trust(const ons__target* target, const ons_arg* args, size_t arg_count,
+                      ons_arg* out_args);
+
+/* Looks before any stream is touched. Refuses other streams than the launch stream where
+ * the policy or a capture forbids them, and what a capture cannot take at all. |info| is
+ * the launch stream's. Arguments may be pending. */
 ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
-                            const ons__target* target, const ons_arg* args,
+                            ons_order policy, const ons__target* target,
+                            const ons__capture_info* info, const ons_arg* args,
                             size_t arg_count, ons_error* error);
 
-/* Refuses what a capture cannot take: a stream that may not be touched at all, arguments
- * that are ordered by other means than the stream itself. Called when the state is not
- * NONE. */
-ONS__COLD ons_status ons__order_check_capture(const ons_kernel* kernel,
-                                              ons__capture_state state,
-                                              const ons__target* target,
-                                              const ons_arg* args, size_t arg_count,
-                                              ons_error* error);
+/* Is there another stream than the launch stream among the arguments? */
+bool ons__order_is_mixed(ons__device* device, const ons__target* target,
+                         const ons_arg* args, size_t arg_count);
+
+/* The launch stream waits for every other stream of the arguments, ... */
+ons_status ons__order_before(const ons_kernel* kernel, const ons__join* join,
+                             const ons__target* target, const ons_arg* args,
+                             size_t arg_count, ons_error* error);
+/* ... and, after the launch, each of those waits for it. All are tried. */
+ons_status ons__order_after(const ons_kernel* kernel, const ons__join* join,
+                            const ons__target* target, const ons_arg* args,
+                            size_t arg_count, ons_error* error);
 
 #endif /* ONS_RUNTIME_ORDER_H_ */

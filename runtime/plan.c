@@ -91,6 +91,20 @@ static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
   }
 }
 
+/* What bind.c takes in line. */
+static uint8_t common_kind(uint8_t kind) {
+  switch (kind) {
+    case ONS__STEP_POINTER:
+      return ONS_ARG_TENSOR;
+    case ONS__STEP_INT:
+      return ONS_ARG_INT;
+    case ONS__STEP_FLOAT32:
+      return ONS_ARG_FLOAT;
+    default:
+      return ONS__NOT_COMMON;
+  }
+}
+
 /* Slots of at least 8 bytes, so that every number is stored with one store; of 16 where a
  * type may be aligned to more than 8. */
 static uint64_t place(const ons__parameter* parameter, uint64_t offset) {
@@ -124,11 +138,14 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
       ons__free(allocator, plan);
       return status;
     }
+    step->common = common_kind(step->kind);
     step->offset = (uint16_t)offset;
     offset += step->size_bytes > 8 ? step->size_bytes : 8;
   }
   assert(offset <= ONS__BLOCK_BYTES_MAX);
   plan->block_bytes = (size_t)offset;
+  bool is_common = plan->count <= ONS__COMMON_COUNT && offset <= ONS__COMMON_BYTES;
+  plan->common_count = is_common ? plan->count : SIZE_MAX;
   *out_plan = plan;
   return ONS_STATUS_OK;
 }

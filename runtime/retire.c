@@ -6,9 +6,9 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 
-void ons__retire_init(ons__retire_list* list, ons__device* device,
-                      const ons_allocator* allocator) {
-  *list = (ons__retire_list){.device = device, .allocator = allocator};
+void ons__retire_init(ons__retire_list* list, ons__event_pool* events) {
+  *list = (ons__retire_list){
+      .device = events->device, .allocator = events->allocator, .events = events};
   ons__mutex_init(&list->mutex);
 }
 
@@ -32,39 +32,6 @@ static void housekeeping_leave(const ons__retire_list* list, unsigned token) {
   }
 }
 
-/* ---- events ----------------------------------------------------------------------- */
-
-static ons_status take_event(ons__retire_list* list, void** out_event, ons_error* error) {
-  *out_event = NULL;
-  ons__mutex_lock(&list->mutex);
-  if (list->free_event_count > 0)
-    *out_event = list->free_events[--list->free_event_count];
-  ons__mutex_unlock(&list->mutex);
-  return *out_event ? ONS_STATUS_OK
-                    : ops_of(list)->event_create(list->device, out_event, error);
-}
-
-/* An event that finds no room in the pool is destroyed. */
-static void give_event(ons__retire_list* list, void* event) {
-  ons__mutex_lock(&list->mutex);
-  if (list->free_event_count == list->free_event_capacity) {
-    size_t capacity = list->free_event_capacity ? 2 * list->free_event_capacity : 16;
-    void** events = ons__alloc_array(list->allocator, capacity, sizeof(*events));
-    if (events) {
-      if (list->free_event_count > 0) {
-        memcpy(events, list->free_events, list->free_event_count * sizeof(*events));
-      }
-      ons__free(list->allocator, list->free_events);
-      list->free_events = events;
-      list->free_event_capacity = capacity;
-    }
-  }
-  bool is_kept = list->free_event_count < list->free_event_capacity;
-  if (is_kept) list->free_events[list->free_event_count++] = event;
-  ons__mutex_unlock(&list->mutex);
-  if (!is_kept) ops_of(list)->event_destroy(list->device, event);
-}
-
 /* ---- retained objects ------------------------------------------------------------- */
 
 ons_status ons__retire_reserve(ons__retire_list* list, const ons_retained* objects,
@@ -78,7 +45,7 @@ ons_status ons__retire_reserve(ons__retire_list* list, const ons_retained* objec
   retired->count = count;
   memcpy(retired->objects, objects, count * sizeof(*objects));
   if (ops_of(list)->event_create) {
-    ons_status status = take_event(list, &retired->event, error);
+    ons_status status = ons__event_pool_take(list->events, &retired->event, error);
     if (status) {
       ons__free(list->allocator, retired);
       return status;
@@ -88,8 +55,13 @@ ons_status ons__retire_reserve(ons__retire_list* list, const ons_retained* objec
   return ONS_STATUS_OK;
 }
 
+static void drop_event(ons__retire_list* list, ons__retired* retired) {
+  if (retired->event) ons__event_pool_give(list->events, retired->event);
+  retired->event = NULL;
+}
+
 static void free_retired(ons__retire_list* list, ons__retired* retired) {
-  if (retired->event) give_event(list, retired->event);
+  drop_event(list, retired);
   ons__free(list->allocator, retired);
 }
 
@@ -135,30 +107,37 @@ ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, voi
   return ONS_STATUS_OK;
 }
 
-/* Runs in a driver callback. */
-static void graph_gone(void* object) {
-  ons__retired* retired = object;
-  ons__retire_list* list = retired->home;
+/* Takes no lock. */
+static void hand_back(ons__retire_list* list, ons__retired* retired) {
   hold(list, retired);
   ons__retired* head = atomic_load_explicit(&list->returned, memory_order_relaxed);
   do {
     retired->next = head;
   } while (!atomic_compare_exchange_weak_explicit(
       &list->returned, &head, retired, memory_order_release, memory_order_relaxed));
+}
+
+/* Runs in a driver callback. */
+static void graph_gone(void* object) {
+  ons__retired* retired = object;
+  ons__retire_list* list = retired->home;
+  hand_back(list, retired);
   atomic_fetch_sub_explicit(&list->graph_count, 1, memory_order_release);
 }
 
 ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired,
                                 void* graph, ons_error* error) {
-  if (retired->event) {
-    give_event(list, retired->event);
-    retired->event = NULL;
-  }
+  drop_event(list, retired);
   atomic_fetch_add_explicit(&list->graph_count, 1, memory_order_relaxed);
   ons_status status =
       ops_of(list)->graph_retain(list->device, graph, retired, graph_gone, error);
   if (status) atomic_fetch_sub_explicit(&list->graph_count, 1, memory_order_relaxed);
   return status;
+}
+
+void ons__retire_defer(ons__retire_list* list, ons__retired* retired) {
+  drop_event(list, retired);
+  hand_back(list, retired);
 }
 
 /* ---- collection ------------------------------------------------------------------- */
@@ -231,10 +210,6 @@ void ons__retire_collect_some(ons__retire_list* list) {
 bool ons__retire_destroy(ons__retire_list* list) {
   size_t graph_count = atomic_load_explicit(&list->graph_count, memory_order_acquire);
   if (ons__retire_collect(list) > 0 || graph_count > 0) return false;
-  for (size_t i = 0; i < list->free_event_count; ++i) {
-    ops_of(list)->event_destroy(list->device, list->free_events[i]);
-  }
-  ons__free(list->allocator, list->free_events);
   ons__mutex_destroy(&list->mutex);
   return true;
 }

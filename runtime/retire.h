@@ -8,6 +8,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/base/thread.h"
+#include "runtime/event_pool.h"
 
 typedef struct ons__retired {
   struct ons__retired* next;
@@ -20,6 +21,7 @@ typedef struct ons__retired {
 typedef struct ons__retire_list {
   ons__device* device;
   const ons_allocator* allocator;
+  ons__event_pool* events; /* of eager streams; borrowed */
   /* Objects in the list and in `returned`; read without the lock. */
   atomic_size_t held_count;
   atomic_size_t graph_count;       /* what graphs hold and will hand back */
@@ -28,13 +30,9 @@ typedef struct ons__retire_list {
   ons__mutex mutex;                /* guards what follows */
   ons__retired* first;             /* what was not done when asked goes to the end */
   ons__retired* last;
-  void** free_events;
-  size_t free_event_count;
-  size_t free_event_capacity;
 } ons__retire_list;
 
-void ons__retire_init(ons__retire_list* list, ons__device* device,
-                      const ons_allocator* allocator);
+void ons__retire_init(ons__retire_list* list, ons__event_pool* events);
 
 /* Releases what the device is past. False, with the list still usable, when something is
  * still held: its owner then leaks the list rather than wait or free too early. */
@@ -56,6 +54,10 @@ ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, voi
 ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired,
                                 void* graph, ons_error* error);
 
+/* For a moment at which nothing can be recorded: the objects are released by the next
+ * collection. */
+void ons__retire_defer(ons__retire_list* list, ons__retired* retired);
+
 /* Releases what the device is past; returns what is still held. Never waits; harms no
  * capture, nor do the releases, which run in relaxed capture mode. */
 size_t ons__retire_collect(ons__retire_list* list);
@@ -63,11 +65,13 @@ size_t ons__retire_collect(ons__retire_list* list);
 /* The same for a few at the front: each call looks further. */
 void ons__retire_collect_some(ons__retire_list* list);
 
+static inline bool ons__retire_holds(const ons__retire_list* list) {
+  return atomic_load_explicit(&list->held_count, memory_order_relaxed) != 0;
+}
+
 /* Cheap enough for every launch: something is looked at only when something is held. */
 static inline void ons__retire_poll(ons__retire_list* list) {
-  if (atomic_load_explicit(&list->held_count, memory_order_relaxed) != 0) {
-    ons__retire_collect_some(list);
-  }
+  if (ons__retire_holds(list)) ons__retire_collect_some(list);
 }
 
 #endif /* ONS_RUNTIME_RETIRE_H_ */

@@ -6,6 +6,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/versioned.h"
+#include "runtime/join.h"
 
 const char* ons_version(void) { return ONS_VERSION_STRING; }
 
@@ -36,6 +37,8 @@ static bool close_devices(ons_runtime* runtime) {
       all_closed = false;
       continue;
     }
+    ons__event_pool_destroy(&entry->captured_events);
+    ons__event_pool_destroy(&entry->events);
     entry->device->backend->ops->device_close(entry->device);
     ons__free(runtime->settings.allocator, entry);
   }
@@ -74,6 +77,12 @@ ons_status ons_runtime_create(const ons_runtime_options* options,
                             (unsigned)options->struct_size);
     }
     ons__versioned_in(&local, sizeof(local), options, options->struct_size);
+    if (local.order > ONS_ORDER_TRUST || local.reserved != 0) {
+      return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                            "ons_runtime_options.order is %u and reserved is %u: set "
+                            "order to an ons_order, and reserved to 0",
+                            (unsigned)local.order, (unsigned)local.reserved);
+    }
   }
   ons_runtime* runtime = ons__alloc(local.allocator, sizeof(*runtime));
   if (!runtime) return ons__error_no_memory(error);
@@ -83,7 +92,7 @@ ons_status ons_runtime_create(const ons_runtime_options* options,
     runtime->allocator = *local.allocator;
     runtime->settings.allocator = &runtime->allocator;
   }
-  ons_status status = ONS_STATUS_OK;
+  ons_status status = ons_runtime_set_order(runtime, local.order, error);
   if (!copy_settings(&local, &runtime->settings)) status = ons__error_no_memory(error);
   if (!status) status = ons__cpu_backend_create(&runtime->settings, &runtime->cpu, error);
   if (!status)
@@ -93,6 +102,17 @@ ons_status ons_runtime_create(const ons_runtime_options* options,
     return status;
   }
   *out_runtime = runtime;
+  return ONS_STATUS_OK;
+}
+
+ons_status ons_runtime_set_order(ons_runtime* runtime, uint32_t order, ons_error* error) {
+  if (!runtime || order > ONS_ORDER_TRUST) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "runtime is NULL, or order (%u) is no ons_order",
+                          (unsigned)order);
+  }
+  atomic_store_explicit(&runtime->order, order ? order : ONS_ORDER_JOIN,
+                        memory_order_relaxed);
   return ONS_STATUS_OK;
 }
 
@@ -144,7 +164,9 @@ static ons_status open_device(ons_runtime* runtime, int slot,
     ons__free(allocator, entry);
     return status;
   }
-  ons__retire_init(&entry->retire, entry->device, allocator);
+  ons__event_pool_init(&entry->events, entry->device, allocator);
+  ons__event_pool_init(&entry->captured_events, entry->device, allocator);
+  ons__retire_init(&entry->retire, &entry->events);
   *out_entry = entry;
   return ONS_STATUS_OK;
 }
@@ -182,6 +204,25 @@ ons_status ons_runtime_device_count(ons_runtime* runtime, DLDeviceType device_ty
   return backend->ops->device_count(backend, out_count, error);
 }
 
+ons_status ons_runtime_pointer_device(ons_runtime* runtime, DLDeviceType device_type,
+                                      const void* pointer, int32_t* out_index,
+                                      ons_error* error) {
+  if (!runtime || !out_index) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "runtime or out_index is NULL");
+  }
+  *out_index = -1;
+  DLDevice device = {device_type, 0};
+  int slot = ons__device_slot(device);
+  if (slot < 0) return unknown_device(device, error);
+  ons__backend* backend = slot == 0 ? runtime->cpu : runtime->cuda;
+  if (!backend->ops->pointer_device) {
+    return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                          "memory of the CPU has no device of its own");
+  }
+  return backend->ops->pointer_device(backend, pointer, out_index, error);
+}
+
 ons_status ons_runtime_device_name(ons_runtime* runtime, DLDevice device, char* out_name,
                                    size_t capacity_bytes, ons_error* error) {
   if (!runtime || !out_name || capacity_bytes == 0) {
@@ -208,46 +249,40 @@ size_t ons_runtime_collect(ons_runtime* runtime) {
   return held_count;
 }
 
-static ons_status stream_wait(ons__device* device, void* waiting_stream,
-                              void* signalling_stream, ons_error* error) {
-  const ons__backend_ops* ops = device->backend->ops;
-  void* const streams[] = {waiting_stream, signalling_stream};
-  for (int i = 0; i < 2; ++i) {
-    ons__capture_state state = ONS__CAPTURE_NONE;
-    ons_status status = ops->capture_state(device, streams[i], &state, error);
-    if (status) return status;
-    if (state != ONS__CAPTURE_NONE) {
-      return ons__error_set(error, ONS_STATUS_CAPTURE,
-                            "stream %p takes part in a capture: it cannot be joined with "
-                            "another stream here",
-                            streams[i]);
-    }
-  }
-  void* event = NULL;
-  ons_status status = ops->event_create(device, &event, error);
+/* ---- streams ---------------------------------------------------------------------- */
+
+/* A device with streams. */
+static ons_status find_stream_device(ons_runtime* runtime, DLDevice device,
+                                     ons__device_entry** out_entry, ons_error* error) {
+  if (!runtime)
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "runtime is NULL");
+  ons_status status = ons__runtime_device(runtime, device, out_entry, error);
   if (status) return status;
-  status = ops->event_record(device, event, signalling_stream, error);
-  if (!status) status = ops->event_wait(device, event, waiting_stream, error);
-  /* The driver keeps the event until the wait is through. */
-  ops->event_destroy(device, event);
-  return status;
+  const ons__backend_ops* ops = (*out_entry)->device->backend->ops;
+  if (ops->event_wait) return ONS_STATUS_OK;
+  return ons__error_set(error, ONS_STATUS_UNSUPPORTED, "%s devices have no streams",
+                        ops->name);
 }
 
 ons_status ons_stream_wait(ons_runtime* runtime, DLDevice device, void* waiting_stream,
                            void* signalling_stream, ons_error* error) {
-  if (!runtime)
-    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "runtime is NULL");
   ons__device_entry* entry = NULL;
-  ons_status status = ons__runtime_device(runtime, device, &entry, error);
+  ons_status status = find_stream_device(runtime, device, &entry, error);
   if (status) return status;
-  const ons__backend_ops* ops = entry->device->backend->ops;
-  if (!ops->event_wait) {
-    return ons__error_set(error, ONS_STATUS_UNSUPPORTED, "%s devices have no streams",
-                          ops->name);
-  }
-  if (ops->stream_canonical(entry->device, waiting_stream) ==
-      ops->stream_canonical(entry->device, signalling_stream)) {
-    return ONS_STATUS_OK;
-  }
-  return stream_wait(entry->device, waiting_stream, signalling_stream, error);
+  return ons__stream_join(entry, waiting_stream, signalling_stream, error);
+}
+
+ons_status ons_stream_is_captured(ons_runtime* runtime, DLDevice device, void* stream,
+                                  uint32_t* out_is_captured, ons_error* error) {
+  if (!out_is_captured)
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "out_is_captured is NULL");
+  *out_is_captured = 0;
+  ons__device_entry* entry = NULL;
+  ons_status status = find_stream_device(runtime, device, &entry, error);
+  if (status) return status;
+  ons__capture_state state;
+  status =
+      entry->device->backend->ops->capture_state(entry->device, stream, &state, error);
+  *out_is_captured = !status && state != ONS__CAPTURE_NONE;
+  return status;
 }

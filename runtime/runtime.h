@@ -16,6 +16,8 @@ enum { ONS__CUDA_DEVICES_MAX = 64, ONS__SLOT_COUNT = 1 + ONS__CUDA_DEVICES_MAX }
 /* An opened device and what the runtime keeps beside it. Lives as long as the runtime. */
 typedef struct ons__device_entry {
   ons__device* device;
+  ons__event_pool events;          /* of eager streams */
+  ons__event_pool captured_events; /* of streams under capture */
   ons__retire_list retire;
 } ons__device_entry;
 
@@ -23,6 +25,7 @@ struct ons_runtime {
   atomic_size_t reference_count;
   ons_allocator allocator;
   ons__settings settings;
+  atomic_uint order; /* ons_order; never ONS_ORDER_DEFAULT */
   ons__backend* cpu;
   ons__backend* cuda;
   ons__mutex mutex; /* guards opening of devices */

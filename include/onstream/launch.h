@@ -149,6 +149,21 @@ typedef enum ons_launch_flags {
   ONS_LAUNCH_NO_COMPILE = 1u << 2
 } ons_launch_flags;
 
+/* What is done about arguments whose producers work on other streams than the launch
+ * stream. */
+typedef enum ons_order {
+  ONS_ORDER_DEFAULT = 0, /* the runtime's */
+  /* The launch stream waits, on the device, for what each other stream holds now, and
+     each of them waits for the launch. The host never waits. */
+  ONS_ORDER_JOIN = 1,
+  /* Such a launch is refused. */
+  ONS_ORDER_STRICT = 2,
+  /* The caller vouches that every tensor may be used on the launch stream, and be used
+     and freed by its producer afterwards: nothing is joined but the streams on which
+     ONS_ARG_OUTPUT tensors were allocated. */
+  ONS_ORDER_TRUST = 3
+} ons_order;
+
 /* Something to be kept alive until the device is past the launch; `release` may then be
  * called from any thread that uses the runtime, never from a driver's callback. */
 typedef struct ons_retained {
@@ -156,23 +171,71 @@ typedef struct ons_retained {
   void (*release)(void* object);
 } ons_retained;
 
+/* Events of the caller's (native handles: CUevent) around a launch on a stream. A zero
+ * grid waits and signals all the same.
+ *
+ * In a capture there are two kinds. One that was recorded in the same capture orders what
+ * the capture records, and one that is signalled there becomes such; waiting for any
+ * other breaks the capture, and the driver does not tell which kind an event is, so that
+ * this cannot be refused before. EXTERNAL ones are recorded or waited for each time the
+ * graph runs. Outside of captures the flags change nothing; there, waiting for an event
+ * of a capture takes the stream into it. */
+typedef enum ons_launch_events_flags {
+  ONS_EVENTS_WAIT_EXTERNAL = 1u << 0,
+  ONS_EVENTS_SIGNAL_EXTERNAL = 1u << 1
+} ons_launch_events_flags;
+
+typedef struct ons_launch_events {
+  uint32_t struct_size; /* sizeof(ons_launch_events) */
+  uint32_t flags;       /* ons_launch_events_flags */
+  void* const* wait;    /* the stream waits for these first, on the device */
+  size_t wait_count;
+  void* const* signal; /* recorded last; each of the context of the stream */
+  size_t signal_count;
+} ons_launch_events;
+
+#define ONS_LAUNCH_EVENTS_INIT \
+  { sizeof(ons_launch_events), 0, 0, 0, 0, 0 }
+
+/* A graph of the caller's that gets the launch as a node, instead of a stream. The
+ * arguments are checked as in every launch, but no stream is looked at: their order, and
+ * their memory until the graph's last run, are the caller's. The code stays loaded;
+ * `retained` is kept by the graph and by what is instantiated from it. As in the driver,
+ * one graph is for one thread at a time. */
+typedef struct ons_launch_graph {
+  uint32_t struct_size;      /* sizeof(ons_launch_graph) */
+  uint32_t reserved;         /* 0 */
+  void* graph;               /* CUgraph */
+  void* const* dependencies; /* nodes of the graph (CUgraphNode) that run before */
+  size_t dependency_count;
+  void* out_node; /* set to the new node; for a zero grid an empty one */
+} ons_launch_graph;
+
+#define ONS_LAUNCH_GRAPH_INIT \
+  { sizeof(ons_launch_graph), 0, 0, 0, 0, 0 }
+
 typedef struct ons_launch {
   uint32_t struct_size;  /* sizeof(ons_launch) */
   uint32_t flags;        /* ons_launch_flags */
   uint32_t grid[3];      /* in blocks; a zero makes the launch a no-op after all checks */
   uint32_t block[3];     /* in threads */
   uint32_t shared_bytes; /* dynamic shared memory per block */
-  uint32_t reserved;     /* 0 */
+  uint32_t order;        /* ons_order */
   void* stream;          /* native handle; on CUDA 0 and 1 are the legacy stream, 2 the
                             per-thread one */
   DLDevice device;
   const ons_retained* retained; /* ownership passes when the kernel was enqueued: on OK,
                                    and on a failure whose error says `launched` */
   size_t retained_count;
+  ons_launch_graph* graph;         /* launch into this graph; NULL: on a stream */
+  const ons_launch_events* events; /* NULL: none */
 } ons_launch;
 
-#define ONS_LAUNCH_INIT \
-  { sizeof(ons_launch), 0, {1, 1, 1}, {1, 1, 1}, 0, 0, 0, {(DLDeviceType)0, 0}, 0, 0 }
+#define ONS_LAUNCH_INIT                                                                  \
+  {                                                                                      \
+    sizeof(ons_launch), 0, {1, 1, 1}, {1, 1, 1}, 0, 0, 0, {(DLDeviceType)0, 0}, 0, 0, 0, \
+        0                                                                                \
+  }
 
 /* Launches `kernel` on the arguments. On a CPU the launch is complete on return; on a GPU
  * it has been enqueued. Thread-safe. Legal in capture. `error` may be NULL, but then
@@ -185,15 +248,26 @@ ONS_API ONS_NODISCARD ons_status ons_kernel_launch(ons_kernel* kernel,
                                                    const ons_arg* args, size_t arg_count,
                                                    ons_error* error);
 
+/* Gives a kernel node of an instantiated graph other arguments and another configuration,
+ * for its runs from now on: `exec` is a CUgraphExec, `node` the node that a launch into
+ * the graph gave, of the same kernel or another on the same device. Checks as a launch
+ * into a graph does; `launch` has neither stream, graph, events nor retained objects, and
+ * no zero grid. Errors: as ons_kernel_launch. */
+ONS_API ONS_NODISCARD ons_status ons_kernel_update_node(
+    ons_kernel* kernel, void* exec, void* node, const ons_launch* launch,
+    const ons_arg* args, size_t arg_count, ons_error* error);
+
 typedef struct ons_launch_plan {
   uint32_t struct_size;   /* sizeof(ons_launch_plan), set by the caller */
   uint32_t capture_state; /* 0: `stream` is not being captured, 1: it is */
   DLDevice device;
-  void* stream; /* where a launch with these arguments would go */
+  void* stream;      /* where a launch with these arguments would go; NULL for a graph */
+  uint32_t order;    /* the ons_order in force, never 0 */
+  uint32_t reserved; /* 0 */
 } ons_launch_plan;
 
 #define ONS_LAUNCH_PLAN_INIT \
-  { sizeof(ons_launch_plan), 0, {(DLDeviceType)0, 0}, 0 }
+  { sizeof(ons_launch_plan), 0, {(DLDeviceType)0, 0}, 0, 0, 0 }
 
 /* Where would a launch go? For callers that must tell a producer the launch stream before
  * it hands its tensor over: those arguments are ONS_ARG_PENDING with value.tensor

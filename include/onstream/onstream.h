@@ -4,6 +4,7 @@
  *   ons_runtime  libraries, devices, memory     (onstream/runtime.h)
  *   ons_module   source                         (onstream/module.h)
  *   ons_kernel   a name in it, and launches     (onstream/launch.h)
+ *   ons_tensor   memory of others, kept         (onstream/tensor.h)
  *   ons_error    what went wrong                (onstream/status.h)
  *
  * Ownership. `*_create` and ons_module_kernel give the caller one reference, which
@@ -24,6 +25,7 @@
 #include <onstream/module.h>
 #include <onstream/runtime.h>
 #include <onstream/status.h>
+#include <onstream/tensor.h>
 #include <onstream/version.h>
 
 #endif /* ONSTREAM_ONSTREAM_H_ */

@@ -58,10 +58,12 @@ typedef struct ons_runtime_options {
                                     the toolkit */
   const char*
       host_compiler_path; /* NULL: ONSTREAM_HOST_COMPILER, CXX, clang++, g++, `locate` */
+  uint32_t order;         /* ons_order of launches that do not say; 0: ONS_ORDER_JOIN */
+  uint32_t reserved;      /* 0 */
 } ons_runtime_options;
 
 #define ONS_RUNTIME_OPTIONS_INIT \
-  { sizeof(ons_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(ons_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Creates a runtime; `options` may be NULL. The caller owns |out_runtime| (one
  * reference). Touches no driver and cannot block. Errors: INVALID_ARGUMENT,
@@ -84,6 +86,16 @@ ONS_API ONS_NODISCARD ons_status ons_runtime_device_count(ons_runtime* runtime,
                                                           int32_t* out_count,
                                                           ons_error* error);
 
+/* Which device's memory `pointer` is in, where its owner does not say; `device_type` is
+ * the kind of the memory. The index is -1 where the driver does not know the memory.
+ * Loads the backend. Legal in capture. Errors: UNAVAILABLE, UNSUPPORTED on devices whose
+ * memory is not told apart, INVALID_ARGUMENT. */
+ONS_API ONS_NODISCARD ons_status ons_runtime_pointer_device(ons_runtime* runtime,
+                                                            DLDeviceType device_type,
+                                                            const void* pointer,
+                                                            int32_t* out_index,
+                                                            ons_error* error);
+
 /* A one-line description of a device ("NVIDIA H200, sm_90" or the CPU's compiler and
  * threads), cut to `capacity_bytes`. Loads the backend. Errors: UNAVAILABLE,
  * INVALID_ARGUMENT. */
@@ -91,6 +103,11 @@ ONS_API ONS_NODISCARD ons_status ons_runtime_device_name(ons_runtime* runtime,
                                                          DLDevice device, char* out_name,
                                                          size_t capacity_bytes,
                                                          ons_error* error);
+
+/* The ons_order (launch.h) of launches that do not say, from now on; 0 is
+ * ONS_ORDER_JOIN. Any thread. Errors: INVALID_ARGUMENT. */
+ONS_API ONS_NODISCARD ons_status ons_runtime_set_order(ons_runtime* runtime,
+                                                       uint32_t order, ons_error* error);
 
 /* Releases everything retained for launches that the device is past. Also done, a little
  * at a time, by later launches. Never waits; legal in capture, in any thread. Returns
@@ -104,6 +121,15 @@ ONS_API ONS_NODISCARD ons_status ons_stream_wait(ons_runtime* runtime, DLDevice 
                                                  void* waiting_stream,
                                                  void* signalling_stream,
                                                  ons_error* error);
+
+/* Is `stream` part of a capture? |out_is_captured| is 1 also for a legacy stream that any
+ * use of would break the capture of another. Disturbs nothing. Errors: UNAVAILABLE,
+ * UNSUPPORTED on devices without streams, CAPTURE when its capture was broken before,
+ * DEVICE. */
+ONS_API ONS_NODISCARD ons_status ons_stream_is_captured(ons_runtime* runtime,
+                                                        DLDevice device, void* stream,
+                                                        uint32_t* out_is_captured,
+                                                        ons_error* error);
 
 /* Immutable bytes made by the library and owned by the caller: a compile log. Any thread.
  */

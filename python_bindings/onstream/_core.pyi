@@ -1,6 +1,6 @@
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, final
+from typing import Any, Literal, final
 
 from typing_extensions import Self
 
@@ -23,6 +23,7 @@ class DeviceError(Error):
     name: str | None
 
 class UnavailableError(Error): ...
+class UnsupportedError(Error, NotImplementedError): ...
 class NotFoundError(Error, AttributeError, KeyError): ...
 
 _Extents = int | tuple[int] | tuple[int, int] | tuple[int, int, int] | list[int]
@@ -30,6 +31,9 @@ _Extents = int | tuple[int] | tuple[int, int] | tuple[int, int, int] | list[int]
 _Stream = Any
 # "cpu", "cuda", "cuda:N", a torch.device, a DLPack pair; None: the first GPU, else the CPU.
 _Device = Any
+# A native handle (of an event, a graph, a node), or a library's object that has one.
+_Handle = Any
+_Order = Literal["join", "strict", "trust"]
 _Key = (
     tuple[_Extents, _Extents]
     | tuple[_Extents, _Extents, int]
@@ -70,7 +74,23 @@ class Kernel:
         block: _Extents,
         shared: int = ...,
         stream: _Stream = ...,
+        order: _Order | None = ...,
+        graph: _Handle | None = ...,
+        dependencies: _Handle | Sequence[_Handle] | None = ...,
+        wait: _Handle | Sequence[_Handle] | None = ...,
+        signal: _Handle | Sequence[_Handle] | None = ...,
+        external: bool = ...,
     ) -> Any: ...
+    def update_node(
+        self,
+        graph_exec: _Handle,
+        node: _Handle,
+        args: Iterable[Any],
+        *,
+        grid: _Extents,
+        block: _Extents,
+        shared: int = ...,
+    ) -> None: ...
     def prepare(self, device: _Device = ...) -> None: ...
     def attributes(self, device: _Device = ...) -> dict[str, int]: ...
 
@@ -82,6 +102,34 @@ class Launcher:
 @final
 class Output: ...
 
+@final
+class Tensor:
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def strides(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def stream(self) -> int | None: ...
+    @property
+    def data_ptr(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def read_only(self) -> bool: ...
+    def release(self) -> None: ...
+
+@final
+class use_stream:
+    @property
+    def handle(self) -> int | None: ...
+    def __new__(cls, stream: _Stream, device: _Device = ...) -> Self: ...
+    def __enter__(self) -> Any: ...
+    def __exit__(self, *exc_info: object) -> None: ...
+
 def load(
     path: str | bytes | PathLike[str] | PathLike[bytes],
     *,
@@ -91,4 +139,15 @@ def load(
 ) -> Module: ...
 def empty(shape: int | Iterable[int], dtype: Any) -> Output: ...
 def like(x: Any, /) -> Output: ...
+def from_dlpack(x: Any, /, stream: _Stream = ...) -> Tensor: ...
+def collect() -> int: ...
+def register_producer(
+    type: type[Any],
+    /,
+    *,
+    stream: Callable[[Any], _Stream] | None = ...,
+    read_only: bool = ...,
+    protocol: Literal["exchange", "dlpack", "cuda_array_interface", "arrow"] | None = ...,
+) -> None: ...
+def set_order(order: _Order | None, /) -> None: ...
 def _stream_wait(device_type: int, device_id: int, waiting: int, signalling: int, /) -> None: ...

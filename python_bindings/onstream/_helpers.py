@@ -40,9 +40,33 @@ def locate(what: int) -> str | None:
 # ---- torch ----------------------------------------------------------------------------------
 
 
-def torch_stream(device: int) -> int:
-    """The current stream of a device."""
-    stream: int = sys.modules["torch"]._C._cuda_getCurrentRawStream(device)
+def advice_on(x: Any) -> str:
+    """What to do about an array that its library does not hand over."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(x, torch.Tensor):
+        return "pass an array that its library hands over"
+    if x.is_meta:
+        return "it is on the meta device and has no memory: pass a tensor on the CPU or a GPU"
+    if x.is_quantized:
+        return "it is quantized: pass x.int_repr() or x.dequantize()"
+    if x.is_nested:
+        return "it is nested: pass its parts, or x.to_padded_tensor(0)"
+    if x.layout is not torch.strided:
+        return f"its layout is {x.layout}: pass x.to_dense(), or its parts"
+    return "pass x.detach().clone()"
+
+
+def torch_table_is_wrong() -> bool:
+    """On ROCm: does the exchange table ask another runtime for the stream?"""
+    version = sys.modules["torch"].__version__.split(".")
+    return (int(version[0]), int(version[1])) < (2, 13)
+
+
+def torch_stream(x: Any) -> int | None:
+    """torch's current stream of the device of x."""
+    if x.device.type != "cuda":
+        return None
+    stream: int = sys.modules["torch"]._C._cuda_getCurrentRawStream(x.device.index)
     return stream
 
 
@@ -89,9 +113,9 @@ def numpy_empty(x: Any, shape: tuple[int, ...], dtype: str) -> Any:
     return sys.modules["numpy"].empty(shape, _numpy_dtype(dtype))
 
 
-def cupy_stream(device: int) -> int:
-    """CuPy's current stream of a device."""
-    stream: int = sys.modules["cupy"].cuda.get_current_stream(device).ptr
+def cupy_stream(x: Any) -> int:
+    """CuPy's current stream of the device of x."""
+    stream: int = sys.modules["cupy"].cuda.get_current_stream(x.device.id).ptr
     return stream
 
 
@@ -103,6 +127,21 @@ def cupy_like(x: Any) -> Any:
 def cupy_empty(x: Any, shape: tuple[int, ...], dtype: str) -> Any:
     with x.device:
         return sys.modules["cupy"].empty(shape, _numpy_dtype(dtype))
+
+
+# ---- others ---------------------------------------------------------------------------------
+
+
+def paddle_stream(x: Any) -> int:
+    """Paddle's current stream, for versions without an exchange table."""
+    device = x.place.gpu_device_id()
+    stream: int = sys.modules["paddle"].device.cuda.current_stream(device).cuda_stream
+    return stream
+
+
+def warp_stream(x: Any) -> Any:
+    """Warp's current stream of the device of x, which owns it."""
+    return x.device.stream
 
 
 # ---- JAX ------------------------------------------------------------------------------------

@@ -68,9 +68,10 @@ static bool read_data(onspy_call* call, size_t index, PyObject* interface,
   return true;
 }
 
-/* The interface does not say which GPU; with one there is no question. */
+/* The interface does not say which GPU; with one there is no question, else the driver
+ * knows the memory, unless there is none. */
 static bool find_device(onspy_call* call, size_t index, const onspy_producer* producer,
-                        DLDevice* out_device) {
+                        const DLTensor* tensor, DLDevice* out_device) {
   if (producer->has_dlpack) {
     return onspy_dlpack_device(call, index, call->objects[index], out_device);
   }
@@ -81,8 +82,13 @@ static bool find_device(onspy_call* call, size_t index, const onspy_producer* pr
   if (ons_runtime_device_count(runtime, kDLCUDA, &count, &error) != ONS_STATUS_OK) {
     return onspy_raise(call->state, &error) != NULL;
   }
-  *out_device = (DLDevice){kDLCUDA, 0};
-  return count <= 1 ||
+  int32_t device = 0;
+  if (count > 1 && ons_runtime_pointer_device(runtime, kDLCUDA, tensor->data, &device,
+                                              &error) != ONS_STATUS_OK) {
+    return onspy_raise(call->state, &error) != NULL;
+  }
+  *out_device = (DLDevice){kDLCUDA, device};
+  return device >= 0 ||
          refuse(call, index,
                 "does not tell which of several GPUs it is on; pass an array with "
                 "__dlpack__");
@@ -103,6 +109,10 @@ static bool refuse_order(onspy_call* call, size_t index) {
 static bool read_stream(onspy_call* call, size_t index, const onspy_producer* producer,
                         PyObject* interface) {
   ons_arg* arg = &call->args[index];
+  const DLDevice device = {kDLCUDA, 0}; /* not known yet, and not asked with */
+  if (!onspy_call_stream(call, index, call->objects[index], producer, device))
+    return false;
+  if (arg->flags & ONS_ARG_STREAM_KNOWN) return true;
   PyObject* version = entry_of(interface, call->state->str_version);
   if (version == NULL || !PyLong_Check(version) || PyLong_AsLong(version) < 3) {
     PyErr_Clear();
@@ -110,18 +120,21 @@ static bool read_stream(onspy_call* call, size_t index, const onspy_producer* pr
   }
   PyObject* stream = entry_of(interface, call->state->str_stream);
   if (stream == NULL) {
-    /* Numba writes None for its default, the legacy stream. */
-    bool legacy = producer->library == ONSPY_LIBRARY_NUMBA;
+    /* Numba and PyCUDA write None for their default, the legacy stream. */
+    bool legacy = producer->traits & ONSPY_PRODUCER_NONE_IS_LEGACY;
     arg->flags |= legacy ? ONS_ARG_STREAM_KNOWN : ONS_ARG_ORDERED;
     arg->stream = NULL;
     return true;
   }
   bool given;
   if (!PyLong_Check(stream) ||
-      !onspy_stream_parse(call->kernel, stream, &given, &arg->stream) ||
+      !onspy_stream_parse(call->state, call->kernel, stream, &given, &arg->stream) ||
       arg->stream == NULL) {
     PyErr_Clear();
-    return refuse(call, index, "has a stream that is no handle (0 is not allowed)");
+    return refuse(
+        call, index,
+        "has a stream that is no handle; that is for its library to mend: it gives "
+        "1 or 2 for the default streams, else the stream's address");
   }
   arg->flags |= ONS_ARG_STREAM_KNOWN;
   return true;
@@ -133,20 +146,29 @@ static bool read_interface(onspy_call* call, size_t index, const onspy_producer*
   DLTensor* tensor = &call->tensors[index];
   *tensor = (DLTensor){.data = NULL};
   if (entry_of(interface, state->str_mask) != NULL) {
-    return refuse(call, index, "has a mask, which a kernel would not see");
+    return refuse(
+        call, index,
+        "has a mask, which a kernel would not see; pass the values and the mask "
+        "as two arrays");
   }
   PyObject* typestr = entry_of(interface, state->str_typestr);
   const char* text =
       typestr != NULL && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : NULL;
   if (text == NULL || !onspy_dtype_from_typestr(text, &tensor->dtype)) {
-    return refuse(call, index, "has a typestr that no kernel takes");
+    return refuse(
+        call, index,
+        "has a typestr that no kernel takes; convert it to numbers in native byte "
+        "order");
   }
   if (!read_data(call, index, interface, tensor) ||
       !read_layout(call, interface, tensor)) {
-    return refuse(call, index, "has malformed data, shape or strides");
+    return refuse(
+        call, index,
+        "has malformed data, shape or strides; that is for its library to mend: "
+        "pass another array");
   }
   return read_stream(call, index, producer, interface) &&
-         find_device(call, index, producer, &tensor->device);
+         find_device(call, index, producer, tensor, &tensor->device);
 }
 
 bool onspy_call_array_interface(onspy_call* call, size_t index, PyObject* object,
@@ -161,8 +183,9 @@ bool onspy_call_array_interface(onspy_call* call, size_t index, PyObject* object
     return onspy_call_dlpack(call, index, object, producer);
   }
   ons_arg* arg = &call->args[index];
-  bool read = PyDict_Check(interface) ? read_interface(call, index, producer, interface)
-                                      : refuse(call, index, "is no dict");
+  bool read = PyDict_Check(interface)
+                  ? read_interface(call, index, producer, interface)
+                  : refuse(call, index, "is no dict; pass another array");
   Py_DECREF(interface);
   if (!read) return false;
   arg->kind = ONS_ARG_TENSOR;

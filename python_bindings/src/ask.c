@@ -32,17 +32,15 @@ static void hold(onspy_call* call, bool retain, void* managed, void (*release)(v
   }
 }
 
-static bool take_versioned(onspy_call* call, size_t index, PyObject* object,
-                           PyObject* capsule, bool retain) {
-  DLManagedTensorVersioned* managed = PyCapsule_GetPointer(capsule, versioned_name);
-  if (managed == NULL || PyCapsule_SetName(capsule, used_versioned_name) < 0)
-    return false;
+bool onspy_take_managed(onspy_call* call, size_t index, PyObject* object,
+                        DLManagedTensorVersioned* managed, bool retain) {
   hold(call, retain, managed, release_versioned);
   if (managed->version.major != DLPACK_MAJOR_VERSION) {
     onspy_raise_argument(
         call->kernel, index, call->state->error_argument_type,
-        "a %.200s that hands over DLPack version %u, which is not understood",
-        Py_TYPE(object)->tp_name, (unsigned)managed->version.major);
+        "a %.200s that hands over DLPack version %u; this onstream understands version "
+        "%d: update onstream, or the library down to that version",
+        Py_TYPE(object)->tp_name, (unsigned)managed->version.major, DLPACK_MAJOR_VERSION);
     return false;
   }
   call->tensors[index] = managed->dl_tensor;
@@ -50,6 +48,13 @@ static bool take_versioned(onspy_call* call, size_t index, PyObject* object,
   const uint64_t closed = DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_COPIED;
   if (managed->flags & closed) call->args[index].flags |= ONS_ARG_READ_ONLY;
   return true;
+}
+
+static bool take_versioned(onspy_call* call, size_t index, PyObject* object,
+                           PyObject* capsule, bool retain) {
+  DLManagedTensorVersioned* managed = PyCapsule_GetPointer(capsule, versioned_name);
+  return managed != NULL && PyCapsule_SetName(capsule, used_versioned_name) == 0 &&
+         onspy_take_managed(call, index, object, managed, retain);
 }
 
 static bool take_legacy(onspy_call* call, size_t index, PyObject* capsule, bool retain) {
@@ -70,7 +75,8 @@ static bool take_capsule(onspy_call* call, size_t index, PyObject* object,
   } else {
     onspy_raise_argument(
         call->kernel, index, call->state->error_argument_type,
-        "a %.200s whose __dlpack__ gave %R, which is not an unused DLPack capsule",
+        "a %.200s whose __dlpack__ gave %R, which is not an unused DLPack capsule; it "
+        "must make a new one at each call",
         Py_TYPE(object)->tp_name, capsule);
     return false;
   }
@@ -146,36 +152,14 @@ bool onspy_dlpack_device(onspy_call* call, size_t index, PyObject* object,
   bool host = type_value == kDLCPU && id_value == -1; /* as some producers have it */
   if (type_value <= 0 || type_value > INT16_MAX || (id_value < 0 && !host) ||
       id_value > INT32_MAX) {
-    onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
-                         "a %.200s whose __dlpack_device__ is no (type, index) pair",
-                         Py_TYPE(object)->tp_name);
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_type,
+        "a %.200s whose __dlpack_device__ is no (type, index) pair; it must give "
+        "two ints, such as (1, 0) for the CPU",
+        Py_TYPE(object)->tp_name);
     return false;
   }
   *out_device = (DLDevice){(DLDeviceType)type_value, (int32_t)id_value};
-  return true;
-}
-
-/* Streams that a library tells, though its arrays do not: into the argument's flags. */
-static bool find_stream(onspy_call* call, size_t index, const onspy_producer* producer,
-                        DLDevice device) {
-  ons_arg* arg = &call->args[index];
-  const char* helper = producer->library == ONSPY_LIBRARY_TORCH  ? "torch_stream"
-                       : producer->library == ONSPY_LIBRARY_CUPY ? "cupy_stream"
-                                                                 : NULL;
-  if (helper == NULL) return true;
-  if (producer->cupy_stream != NULL) {
-    arg->stream = (void*)producer->cupy_stream();
-  } else {
-    PyObject* helpers = onspy_helpers(call->state);
-    PyObject* stream = helpers != NULL
-                           ? PyObject_CallMethod(helpers, helper, "i", device.device_id)
-                           : NULL;
-    if (stream == NULL) return false;
-    arg->stream = PyLong_AsVoidPtr(stream);
-    Py_DECREF(stream);
-    if (PyErr_Occurred()) return false;
-  }
-  arg->flags |= ONS_ARG_STREAM_KNOWN;
   return true;
 }
 
@@ -217,12 +201,7 @@ static bool take_from(onspy_call* call, size_t index, PyObject* object,
     Py_XDECREF(plain);
     return taken;
   }
-  bool taken = take_dlpack(call, index, object, stream, retain);
-  /* JAX's arrays are immutable, but its capsules cannot say so. */
-  if (taken && producer->library == ONSPY_LIBRARY_JAX) {
-    call->args[index].flags |= ONS_ARG_READ_ONLY;
-  }
-  return taken;
+  return take_dlpack(call, index, object, stream, retain);
 }
 
 bool onspy_call_dlpack(onspy_call* call, size_t index, PyObject* object,
@@ -241,24 +220,61 @@ bool onspy_call_dlpack(onspy_call* call, size_t index, PyObject* object,
   call->device_seen = true;
   if (value) return onspy_scalar_from_tensor(call, index, object);
   ++call->pending_count;
-  return find_stream(call, index, producer, tensor->device);
+  return onspy_call_stream(call, index, object, producer, tensor->device);
+}
+
+/* Of an argument whose stream nobody knows: does __dlpack__(stream=...) give the order
+ * that the launch needs? */
+static bool check_order(onspy_call* call, size_t index, PyObject* object,
+                        const onspy_producer* producer) {
+  const char* name = Py_TYPE(object)->tp_name;
+  if (producer->traits & ONSPY_PRODUCER_ON_CALLERS_STREAM) {
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_order,
+        "a %.200s, which knows no stream of its own: pass stream= or use "
+        "ons.use_stream, with the stream that its memory is used on (in a callback of "
+        "JAX, its context's)",
+        name);
+    return false;
+  }
+  bool written = onspy_traits(call->kernel, index) & ONSPY_PARAMETER_WRITTEN;
+  if (!written || (call->args[index].flags & ONS_ARG_READ_ONLY)) return true;
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_order,
+      "a %.200s, whose library does not tell on which stream it works, so nothing could "
+      "keep that work behind this write: declare the parameter const if it only reads, "
+      "tell the stream with ons.register_producer, or vouch for the order with stream= "
+      "and order='trust'",
+      name);
+  return false;
 }
 
 bool onspy_call_ask(onspy_call* call, size_t index, PyObject* object,
                     const onspy_producer* producer) {
   ons_arg* arg = &call->args[index];
+  if (call->launch->graph != NULL && producer->library == ONSPY_LIBRARY_JAX) {
+    onspy_raise_argument(call->kernel, index, call->state->error_order,
+                         "a %.200s, which JAX hands over in the order of a stream only, "
+                         "and a node of a graph has none; launch on a stream that is "
+                         "being captured, or pass another library's array",
+                         Py_TYPE(object)->tp_name);
+    return false;
+  }
+  /* A known stream is joined by the library; a trusted one by nobody. JAX knows no -1. */
   bool borrowed = arg->flags & ONS_ARG_STREAM_KNOWN;
+  bool trusted =
+      call->plan.order == ONS_ORDER_TRUST && producer->library != ONSPY_LIBRARY_JAX;
+  if (!borrowed && !trusted && !check_order(call, index, object, producer)) return false;
+  bool retain = !borrowed || (producer->traits & ONSPY_PRODUCER_RETAINED) != 0;
   PyObject* stream;
-  if (borrowed) {
-    /* The library has made sure that its stream is the launch stream: nothing to be done.
-     */
+  if (borrowed || trusted) {
     stream = PyLong_FromLong(-1);
   } else {
     /* DLPack's name for the legacy stream is 1. */
     stream = PyLong_FromVoidPtr(call->plan.stream != NULL ? call->plan.stream : (void*)1);
   }
   if (stream == NULL) return false;
-  bool taken = take_from(call, index, object, producer, stream, !borrowed);
+  bool taken = take_from(call, index, object, producer, stream, retain);
   Py_DECREF(stream);
   if (taken && !borrowed) arg->flags |= ONS_ARG_ORDERED;
   return taken;
@@ -318,12 +334,12 @@ static bool place_output(onspy_call* call, size_t index, PyObject* like) {
   if (onspy_on_host(device)) return true;
   call->device_seen = true;
   return producer->kind == ONSPY_KIND_EXCHANGE
-             ? onspy_exchange_stream(call, index, producer)
-             : find_stream(call, index, producer, device);
+             ? onspy_exchange_stream(call, index, like, producer)
+             : onspy_call_stream(call, index, like, producer, device);
 }
 
-bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
-                     const onspy_producer* producer) {
+static bool take_by_kind(onspy_call* call, size_t index, PyObject* object,
+                         const onspy_producer* producer) {
   switch (producer->kind) {
     case ONSPY_KIND_NUMBER:
       return onspy_scalar_from_number(call, index, object);
@@ -334,12 +350,23 @@ bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
       return onspy_call_array_interface(call, index, object, producer);
     case ONSPY_KIND_DLPACK:
       return onspy_call_dlpack(call, index, object, producer);
+    case ONSPY_KIND_ARROW:
+      return onspy_call_arrow(call, index, object);
     case ONSPY_KIND_OUTPUT:
       ++call->pending_count;
       return place_output(call, index, ((onspy_output*)object)->like);
     default:
       return refuse_unknown(call, index, object);
   }
+}
+
+bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
+                     const onspy_producer* producer) {
+  bool taken = take_by_kind(call, index, object, producer);
+  if (producer->traits & ONSPY_PRODUCER_READ_ONLY) {
+    call->args[index].flags |= ONS_ARG_READ_ONLY;
+  }
+  return taken;
 }
 
 bool onspy_device_of(onspy_call* call, size_t index, PyObject* object,
@@ -349,12 +376,17 @@ bool onspy_device_of(onspy_call* call, size_t index, PyObject* object,
       return onspy_exchange_device(call, index, object, producer, out_device);
     case ONSPY_KIND_DLPACK:
       return onspy_dlpack_device(call, index, object, out_device);
+    case ONSPY_KIND_ARROW:
+      return onspy_arrow_device(call, index, object, out_device);
     case ONSPY_KIND_ARRAY_INTERFACE:
       *out_device = (DLDevice){kDLCUDA, 0};
       return !producer->has_dlpack ||
              onspy_dlpack_device(call, index, object, out_device);
     case ONSPY_KIND_BUFFER:
       *out_device = (DLDevice){kDLCPU, 0};
+      return true;
+    case ONSPY_KIND_TENSOR:
+      *out_device = onspy_tensor_device(object);
       return true;
     case ONSPY_KIND_OUTPUT: {
       PyObject* like = ((onspy_output*)object)->like;

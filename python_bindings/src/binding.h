@@ -4,14 +4,21 @@
  *   errors.c           the exception tree, ons_error -> exception
  *   module_object.c    onstream.Module
  *   kernel_object.c    onstream.Kernel
+ *   launch_options.c   graphs and events of the caller
  *   launcher.c         kernel[grid, block]
- *   call.c             one call of it, the hot path
+ *   fast_call.c        the call of it that most are, the hot path
+ *   call.c             any call
  *   producer.c         which protocol a type speaks, found once per type
  *   exchange.c         arguments through an exchange table
  *   torch.c            what torch's table leaves unchecked
  *   ask.c              arguments through __dlpack__
  *   buffer.c           ... the buffer protocol
  *   array_interface.c  ... __cuda_array_interface__
+ *   arrow.c            ... __arrow_c_device_array__
+ *   adapter.c          what is known of each array library, and their streams
+ *   register.c         onstream.register_producer
+ *   tensor_object.c    onstream.Tensor
+ *   tensor_import.c    ... made of an array of another library
  *   scalar.c, stream_arg.c, device_arg.c, dtype.c, output.c
  *
  * All functions need the GIL. Unless said otherwise, those that return bool or a pointer
@@ -30,6 +37,8 @@
 /* The path of a call is kept together, and apart from what only failures need. */
 #define ONSPY_HOT __attribute__((hot))
 #define ONSPY_COLD __attribute__((cold, noinline))
+#define ONSPY_LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define ONSPY_NOINLINE __attribute__((noinline))
 
 /* ---- errors ----------------------------------------------------------------------- */
 
@@ -43,42 +52,46 @@
   XX(order, "OrderError")                  \
   XX(device, "DeviceError")                \
   XX(unavailable, "UnavailableError")      \
+  XX(unsupported, "UnsupportedError")      \
   XX(not_found, "NotFoundError")
 
 /* Interned names: XX(identifier, text). */
-#define ONSPY_NAMES(XX)                           \
-  XX(dlpack, "__dlpack__")                        \
-  XX(dlpack_device, "__dlpack_device__")          \
-  XX(exchange_api, "__dlpack_c_exchange_api__")   \
-  XX(array_interface, "__cuda_array_interface__") \
-  XX(cuda_stream_protocol, "__cuda_stream__")     \
-  XX(module, "__module__")                        \
-  XX(stream, "stream")                            \
-  XX(max_version, "max_version")                  \
-  XX(cuda_stream, "cuda_stream")                  \
-  XX(ptr, "ptr")                                  \
-  XX(handle, "handle")                            \
-  XX(item, "item")                                \
-  XX(shape, "shape")                              \
-  XX(typestr, "typestr")                          \
-  XX(strides, "strides")                          \
-  XX(mask, "mask")                                \
-  XX(data, "data")                                \
-  XX(version, "version")                          \
-  XX(dtype, "dtype")                              \
-  XX(name, "name")                                \
-  XX(view, "view")                                \
-  XX(log, "log")                                  \
-  XX(source, "source")                            \
-  XX(line, "line")                                \
-  XX(torch_like, "torch_like")                    \
-  XX(torch_empty, "torch_empty")                  \
-  XX(numpy_like, "numpy_like")                    \
-  XX(numpy_empty, "numpy_empty")                  \
-  XX(cupy_like, "cupy_like")                      \
-  XX(cupy_empty, "cupy_empty")                    \
-  XX(jax_like, "jax_like")                        \
-  XX(jax_empty, "jax_empty")                      \
+#define ONSPY_NAMES(XX)                              \
+  XX(dlpack, "__dlpack__")                           \
+  XX(dlpack_device, "__dlpack_device__")             \
+  XX(exchange_api, "__dlpack_c_exchange_api__")      \
+  XX(old_exchange_api, "__c_dlpack_exchange_api__")  \
+  XX(arrow_device_array, "__arrow_c_device_array__") \
+  XX(array_interface, "__cuda_array_interface__")    \
+  XX(cuda_stream_protocol, "__cuda_stream__")        \
+  XX(module, "__module__")                           \
+  XX(stream, "stream")                               \
+  XX(max_version, "max_version")                     \
+  XX(cuda_stream, "cuda_stream")                     \
+  XX(ptr, "ptr")                                     \
+  XX(handle, "handle")                               \
+  XX(native_handle, "native_handle")                 \
+  XX(item, "item")                                   \
+  XX(shape, "shape")                                 \
+  XX(typestr, "typestr")                             \
+  XX(strides, "strides")                             \
+  XX(mask, "mask")                                   \
+  XX(data, "data")                                   \
+  XX(version, "version")                             \
+  XX(dtype, "dtype")                                 \
+  XX(name, "name")                                   \
+  XX(view, "view")                                   \
+  XX(log, "log")                                     \
+  XX(source, "source")                               \
+  XX(line, "line")                                   \
+  XX(torch_like, "torch_like")                       \
+  XX(torch_empty, "torch_empty")                     \
+  XX(numpy_like, "numpy_like")                       \
+  XX(numpy_empty, "numpy_empty")                     \
+  XX(cupy_like, "cupy_like")                         \
+  XX(cupy_empty, "cupy_empty")                       \
+  XX(jax_like, "jax_like")                           \
+  XX(jax_empty, "jax_empty")                         \
   XX(code, "code")
 
 /* ---- state ------------------------------------------------------------------------ */
@@ -91,10 +104,12 @@ typedef enum onspy_kind {
   ONSPY_KIND_EXCHANGE, /* speaks the C exchange table */
   ONSPY_KIND_DLPACK,
   ONSPY_KIND_ARRAY_INTERFACE,
+  ONSPY_KIND_ARROW,
   ONSPY_KIND_BUFFER,
   ONSPY_KIND_BYTES,  /* bytes, bytearray, memoryview */
   ONSPY_KIND_NUMBER, /* numpy scalars, subclasses of float, anything with __index__ */
   ONSPY_KIND_OUTPUT,
+  ONSPY_KIND_TENSOR, /* onstream.Tensor */
   ONSPY_KIND_UNKNOWN
 } onspy_kind;
 
@@ -120,6 +135,7 @@ typedef struct onspy_state {
   PyTypeObject* kernel_type;
   PyTypeObject* launcher_type;
   PyTypeObject* output_type;
+  PyTypeObject* tensor_type;
   PyObject* helpers;            /* onstream._helpers, imported at the first need */
   PyObject* max_version;        /* (1, 3) */
   PyObject* ask_stream_version; /* keyword tuples of __dlpack__ calls */
@@ -128,6 +144,8 @@ typedef struct onspy_state {
   ons_runtime* runtime; /* made at the first need */
   onspy_producer* producers[ONSPY_PRODUCER_SLOTS];
   size_t producer_count;
+  PyObject* registered; /* dict: type -> what register_producer was given; or NULL */
+  PyObject* kept;       /* list: functions that producers point at; or NULL */
   onspy_launcher* free_launchers[ONSPY_FREE_LAUNCHERS];
   size_t free_launcher_count;
 } onspy_state;
@@ -164,13 +182,13 @@ typedef struct onspy_slot {
 } onspy_slot;
 
 typedef struct onspy_kernel {
-  PyObject_HEAD onspy_state* state;
-  onspy_module* module;
-  ons_kernel* handle;
-  bool known; /* the signature is: slots and parameters are filled */
-  size_t slot_count;
+  PyObject_HEAD ons_kernel* handle;
+  size_t slot_count; /* 0 until the signature is known */
   onspy_slot* slots;
+  bool known; /* the signature is: slots and parameters are filled */
   ons_parameter* parameters;
+  onspy_module* module;
+  onspy_state* state;
 } onspy_kernel;
 
 struct onspy_launcher {
@@ -193,9 +211,36 @@ typedef enum onspy_library {
   ONSPY_LIBRARY_TORCH,
   ONSPY_LIBRARY_CUPY,
   ONSPY_LIBRARY_JAX,
-  ONSPY_LIBRARY_NUMPY,
-  ONSPY_LIBRARY_NUMBA
+  ONSPY_LIBRARY_NUMPY
 } onspy_library;
+
+/* What a type may be asked by. */
+enum {
+  ONSPY_PROTOCOL_EXCHANGE = 1,
+  ONSPY_PROTOCOL_ARRAY_INTERFACE = 2,
+  ONSPY_PROTOCOL_DLPACK = 4,
+  ONSPY_PROTOCOL_ARROW = 8
+};
+
+enum {
+  ONSPY_PRODUCER_READ_ONLY = 1, /* immutable, whatever its protocol says */
+  /* It has no stream: the arrays are on the one that the caller of the kernel names. */
+  ONSPY_PRODUCER_ON_CALLERS_STREAM = 2,
+  ONSPY_PRODUCER_RETAINED = 4,      /* the memory may be freed in no stream's order */
+  ONSPY_PRODUCER_NONE_IS_LEGACY = 8 /* in __cuda_array_interface__, that is */
+};
+
+/* An array library: where its class is found, and what is known of it. */
+typedef struct onspy_adapter {
+  const char* package;
+  const char* name;
+  onspy_library library;
+  uint32_t protocols;
+  uint32_t traits;
+  const char* stream; /* the function of _helpers that tells the stream, or NULL */
+} onspy_adapter;
+
+typedef intptr_t (*onspy_raw_stream)(void);
 
 /* Where torch keeps what its exchange table does not look at; see torch.c. */
 typedef struct onspy_torch {
@@ -223,35 +268,87 @@ static inline bool onspy_torch_is_plain(const onspy_torch* torch, PyObject* tens
          (!is_written || object[torch->grad_word] == 0);
 }
 
-/* What is known of an exact type. Immutable, and owned by the state for its whole life,
- * so that call sites may point at it. */
+/* What is known of an exact type. Owned by the state for its whole life, so that call
+ * sites may point at it; only ons.register_producer changes it. */
 struct onspy_producer {
   PyTypeObject* type; /* strong: its address cannot be reused */
   onspy_kind kind;
   onspy_library library;
-  DLPackDLTensorFromPyObjectNoSync
-      borrow; /* these two: of `exchange`, beside what a call reads */
+  /* These two: of `exchange`, beside what a call reads; NULL where that is not all. */
+  DLPackDLTensorFromPyObjectNoSync borrow;
   DLPackCurrentWorkStream work_stream;
   onspy_torch torch; /* of torch's types only */
   const DLPackExchangeAPI* exchange;
   bool has_dlpack;
-  intptr_t (*cupy_stream)(void); /* of the current device; NULL with several devices */
+  uint32_t traits;              /* ONSPY_PRODUCER_* */
+  PyObject* stream_of;          /* called with an array, tells its stream; or NULL */
+  onspy_raw_stream cupy_stream; /* of the current device; NULL with several devices */
 };
 
 /* The entry of an exact type (borrowed); |scratch| once ONSPY_PRODUCER_LIMIT types are
  * known, good for as long as the caller has an object of the type. */
 const onspy_producer* onspy_producer_find(onspy_state* state, PyTypeObject* type,
                                           onspy_producer* scratch);
+/* Looks anew at |base| and its subclasses, where they have been seen. */
+void onspy_producer_forget(onspy_state* state, PyTypeObject* base);
+/* float, int and so on, which are no arrays whatever is registered. */
+bool onspy_type_is_builtin(onspy_state* state, PyTypeObject* type);
 void onspy_producer_clear(onspy_state* state);
 int onspy_producer_traverse(onspy_state* state, visitproc visit, void* arg);
 
+/* The class of that name and package among |type| and its bases (borrowed), or NULL. */
+PyTypeObject* onspy_find_base(const onspy_state* state, PyTypeObject* type,
+                              const char* package, const char* name);
+const onspy_adapter* onspy_adapter_find(const onspy_state* state, PyTypeObject* type);
+/* Raise nothing. */
+onspy_raw_stream onspy_cupy_entry(void);
+bool onspy_torch_table_is_wrong(onspy_state* state);
+
+/* The stream on which the library of |object| works on a device; `*out_known` is false
+ * where nobody tells. Exceptions are the library's own. */
+bool onspy_stream_of(onspy_state* state, const onspy_producer* producer, PyObject* object,
+                     DLDevice device, bool* out_known, void** out_stream);
+
+PyObject* onspy_register(onspy_state* state, PyObject* args, PyObject* kwargs);
+/* What is registered for |type| or a base of it, into |producer| and |protocols|. */
+void onspy_register_look_up(const onspy_state* state, const PyTypeObject* type,
+                            onspy_producer* producer, uint32_t* protocols);
+/* Keeps an object for the life of the state. */
+bool onspy_keep(onspy_state* state, PyObject* object);
+
+/* ---- ons.use_stream -----------------------------------------------------------------
+ */
+
+typedef struct onspy_use_stream {
+  PyObject_HEAD PyObject* object; /* as given: keeps the stream's owner alive */
+  struct onspy_use_stream* outer; /* while entered: the one around it; owned */
+  bool entered;
+  bool given;        /* false: the arrays decide */
+  int32_t device_id; /* -1: any GPU */
+  void* stream;
+} onspy_use_stream;
+
+/* Of this thread; NULL outside of all blocks. */
+extern _Thread_local onspy_use_stream* onspy_innermost_stream
+    __attribute__((tls_model("initial-exec")));
+
+/* The one that counts for a device (borrowed), or NULL. */
+const onspy_use_stream* onspy_used_stream(DLDevice device);
+
 /* ---- one call --------------------------------------------------------------------- */
+
+/* Instead of a launch: a node of an instantiated graph gets other arguments. */
+typedef struct onspy_update {
+  void* exec;
+  void* node;
+} onspy_update;
 
 typedef struct onspy_call {
   onspy_state* state;
   onspy_kernel* kernel;
-  const ons_launch* launch;
-  PyObject* const* objects; /* the arguments, as given */
+  const ons_launch* launch;   /* with a graph: no stream has to do with the call */
+  const onspy_update* update; /* or NULL; `launch` then has a graph, of no content */
+  PyObject* const* objects;   /* the arguments, as given */
   size_t count;
   ons_arg* args;
   DLTensor* tensors;       /* one per argument */
@@ -259,6 +356,9 @@ typedef struct onspy_call {
   ons_retained*
       retained;       /* kept until the device is past the launch; room for one each */
   PyObject** outputs; /* owned; room for one each */
+  void** events;      /* that the launch waits for, those of launch->events included;
+                         NULL until an argument brings one */
+  size_t event_count;
   size_t temporary_count, retained_count, output_count;
   size_t pending_count; /* arguments that need the second pass */
   ons_launch_plan plan; /* valid in the second pass */
@@ -277,18 +377,26 @@ static inline bool onspy_launch_is_long(const ons_launch* launch) {
   return launch->grid[0] > 1 || launch->grid[1] > 1 || launch->grid[2] > 1;
 }
 
-/* Launches if all is plain and goes well; else nothing has been done and nothing is
- * raised. */
-ONSPY_HOT bool onspy_call_fast(const onspy_kernel* kernel, const ons_launch* launch,
-                               PyObject* const* objects, size_t count);
+/* The vectorcall of launchers. */
+ONSPY_HOT PyObject* onspy_launcher_call(PyObject* launcher, PyObject* const* objects,
+                                        size_t nargsf, PyObject* kwnames);
 
 /* Calls |kernel| on the objects; returns the outputs or None. */
 ONSPY_HOT PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
                                       PyObject* const* objects, size_t count);
 
+/* The same for the update of a node. */
+PyObject* onspy_kernel_update(onspy_kernel* kernel, const ons_launch* launch,
+                              const onspy_update* update, PyObject* const* objects,
+                              size_t count);
+
 /* Fills args[index] from an object through its exchange table, checks included. */
 ONSPY_HOT bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
                                    const onspy_producer* producer);
+/* The same with a share of its own in the memory, as an entry of |call|, for what
+ * outlives the call. */
+bool onspy_call_exchange_owned(onspy_call* call, size_t index, PyObject* object,
+                               const onspy_producer* producer);
 /* Fills args[index] from any other kind; may leave it ONS_ARG_PENDING. */
 bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
                      const onspy_producer* producer);
@@ -301,6 +409,11 @@ bool onspy_call_dlpack(onspy_call* call, size_t index, PyObject* object,
                        const onspy_producer* producer);
 bool onspy_dlpack_device(onspy_call* call, size_t index, PyObject* object,
                          DLDevice* out_device);
+/* Puts a tensor that a producer has handed over into tensors[index] and what it says of
+ * writing into args[index]. It is deleted after the call, with |retain| after the launch
+ * has run; when it is refused too. */
+bool onspy_take_managed(onspy_call* call, size_t index, PyObject* object,
+                        DLManagedTensorVersioned* managed, bool retain);
 /* Memory for the extents of tensors[index], freed after the call. */
 int64_t* onspy_call_extents(onspy_call* call, size_t count);
 /* Asks for an output that JAX has just made: written through before anyone sees it. */
@@ -315,9 +428,18 @@ bool onspy_device_of(onspy_call* call, size_t index, PyObject* object,
 bool onspy_exchange_device(onspy_call* call, size_t index, PyObject* object,
                            const onspy_producer* producer, DLDevice* out_device);
 /* Into args[index] the stream that the producer works on, of tensors[index]'s device. */
-bool onspy_exchange_stream(onspy_call* call, size_t index,
+bool onspy_exchange_stream(onspy_call* call, size_t index, PyObject* object,
                            const onspy_producer* producer);
+/* The same for the others, as far as it is known. */
+bool onspy_call_stream(onspy_call* call, size_t index, PyObject* object,
+                       const onspy_producer* producer, DLDevice device);
+/* Fills args[index] from an object of Arrow's device protocol. */
+bool onspy_call_arrow(onspy_call* call, size_t index, PyObject* object);
+bool onspy_arrow_device(onspy_call* call, size_t index, PyObject* object,
+                        DLDevice* out_device);
 void onspy_call_release_temporary(onspy_call* call);
+/* Inside ons.use_stream, for a launch that is given no stream: puts it into |launch|. */
+bool onspy_use_stream_apply(const onspy_call* call, ons_launch* launch);
 
 static inline uint32_t onspy_traits(const onspy_kernel* kernel, size_t index) {
   return index < kernel->slot_count ? kernel->slots[index].traits : 0;
@@ -332,6 +454,27 @@ bool onspy_scalar_from_number(onspy_call* call, size_t index, PyObject* object);
 bool onspy_scalar_from_tensor(onspy_call* call, size_t index, PyObject* object);
 ONSPY_HOT bool onspy_scalar_from_int(onspy_call* call, size_t index, PyObject* object);
 
+/* ---- tensors ----------------------------------------------------------------------- */
+
+/* How a tensor came in, as far as its release has to know. */
+typedef struct onspy_import {
+  bool on_host;
+  bool retained;         /* as ONSPY_PRODUCER_RETAINED */
+  bool knows_producer;   /* then: */
+  void* producer_stream; /* that the array was on */
+} onspy_import;
+
+/* The library's tensor of an array, on the stream given, else ons.use_stream's, else the
+ * array's own. */
+ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
+                                const onspy_producer* producer, bool stream_given,
+                                void* stream, onspy_import* out_import);
+PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stream);
+/* Fills args[index] from an onstream.Tensor. */
+bool onspy_call_tensor(onspy_call* call, size_t index, PyObject* object);
+/* Type 0 when it has been released. */
+DLDevice onspy_tensor_device(PyObject* object);
+
 /* ---- outputs, dtypes, streams, devices -------------------------------------------- */
 
 /* Allocates the output asked for by objects[index] and puts it into args[index]. */
@@ -343,6 +486,8 @@ PyObject* onspy_output_like(onspy_state* state, PyObject* like);
 
 /* "float32" of anything that names a dtype (new reference). */
 PyObject* onspy_dtype_name(onspy_state* state, PyObject* dtype);
+/* "float32" of a DLPack type; its code, bits and lanes where it has no name. */
+PyObject* onspy_dtype_text(DLDataType dtype);
 /* The DLPack type of such a name; false without an exception where there is none. */
 bool onspy_dtype_from_name(const char* name, DLDataType* out_dtype);
 /* Of a NumPy typestr ("<f4"), of a buffer's format with its item size; ditto. */
@@ -350,9 +495,43 @@ bool onspy_dtype_from_typestr(const char* typestr, DLDataType* out_dtype);
 bool onspy_dtype_from_format(const char* format, Py_ssize_t item_bytes,
                              DLDataType* out_dtype);
 
-/* Reads a kernel's stream=. `*out_given` is false for None. */
-bool onspy_stream_parse(const onspy_kernel* kernel, PyObject* stream, bool* out_given,
-                        void** out_stream);
+/* Reads what is given as a stream. `*out_given` is false for None. Errors name |kernel|,
+ * unless it is NULL. */
+bool onspy_stream_parse(const onspy_state* state, const onspy_kernel* kernel,
+                        PyObject* stream, bool* out_given, void** out_stream);
+/* Reads order=: None or "join", "strict", "trust", as an ons_order. */
+bool onspy_order_parse(PyObject* order, uint32_t* out_order);
+
+/* Native handles, and what they are of. */
+typedef struct onspy_handles {
+  void** items;
+  size_t count;
+  PyObject* owners; /* tuple, or NULL */
+} onspy_handles;
+
+/* The keywords of launch() that choose where to (borrowed; NULL or None: not given). */
+typedef struct onspy_target_args {
+  PyObject *stream, *order, *graph, *dependencies, *wait, *signal;
+  int external;
+} onspy_target_args;
+
+/* What a launch's pointers point at. */
+typedef struct onspy_target {
+  ons_launch_graph graph;
+  ons_launch_events events;
+  onspy_handles dependencies, wait, signal;
+} onspy_target;
+
+/* Puts graph and events into |launch|; |out_target|, zero before, is cleared by the
+ * caller, on failure too. */
+bool onspy_target_parse(const onspy_kernel* kernel, const onspy_target_args* given,
+                        ons_launch* launch, onspy_target* out_target);
+void onspy_target_clear(onspy_target* target);
+/* Calls |kernel| on a tuple of objects; returns the node where it went into a graph. */
+PyObject* onspy_target_call(onspy_kernel* kernel, const ons_launch* launch,
+                            PyObject* objects);
+PyObject* onspy_kernel_update_node(PyObject* self, PyObject* args, PyObject* kwargs);
+
 /* Reads device=: None takes the first GPU, else the CPU. */
 bool onspy_device_parse(onspy_state* state, PyObject* device, DLDevice* out_device);
 
@@ -393,6 +572,8 @@ extern PyType_Spec onspy_module_spec;
 extern PyType_Spec onspy_kernel_spec;
 extern PyType_Spec onspy_launcher_spec;
 extern PyType_Spec onspy_output_spec;
+extern PyType_Spec onspy_tensor_spec;
+extern PyType_Spec onspy_use_stream_spec;
 bool onspy_errors_create(onspy_state* state, PyObject* module);
 
 /* The state of the type that defines |self|; none of our types can be subclassed. */

@@ -96,9 +96,10 @@ static bool pass_bytes(onspy_call* call, size_t index, PyObject* object,
                        const export* held) {
   if (!is_raw(&held->view)) return refuse_value(call, index, object);
   if (!PyBuffer_IsContiguous(&held->view, 'C')) {
-    onspy_raise_argument(call->kernel, index, call->state->error_argument_value,
-                         "a %.200s whose bytes are not contiguous",
-                         Py_TYPE(object)->tp_name);
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_value,
+        "a %.200s whose bytes are not contiguous; pass a contiguous copy",
+        Py_TYPE(object)->tp_name);
     return false;
   }
   ons_arg* arg = &call->args[index];
@@ -132,15 +133,17 @@ static bool refuse_elements(onspy_call* call, size_t index, PyObject* object) {
   if (dtype != NULL) {
     onspy_raise_argument(
         call->kernel, index, call->state->error_argument_type,
-        "a %.200s of dtype %R, which no kernel takes (not native, or not a "
-        "number)",
+        "a %.200s of dtype %R, which no kernel takes (not native, or not a number); "
+        "convert it, as with x.astype(\"float32\")",
         Py_TYPE(object)->tp_name, dtype);
     Py_DECREF(dtype);
     return false;
   }
   PyErr_Clear();
-  onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
-                       "a %.200s whose buffer no kernel takes", Py_TYPE(object)->tp_name);
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_argument_type,
+      "a %.200s whose buffer no kernel takes; pass a NumPy array of numbers",
+      Py_TYPE(object)->tp_name);
   return false;
 }
 

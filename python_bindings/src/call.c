@@ -48,6 +48,8 @@ static bool gather_one(onspy_call* call, size_t index, PyObject* object) {
       arg->kind = ONS_ARG_BOOL;
       arg->value.i = object == Py_True;
       return true;
+    case ONSPY_KIND_TENSOR:
+      return onspy_call_tensor(call, index, object);
     case ONSPY_KIND_NONE:
       arg->kind = ONS_ARG_NULL;
       return true;
@@ -109,7 +111,7 @@ static bool second_pass(onspy_call* call, ons_launch* launch) {
   if (!finish_pending(call)) return false;
   launch->device = plan->device;
   launch->flags |= ONS_LAUNCH_DEVICE;
-  if (!onspy_on_host(plan->device)) {
+  if (!onspy_on_host(plan->device) && launch->graph == NULL) {
     launch->stream = plan->stream;
     launch->flags |= ONS_LAUNCH_STREAM;
   }
@@ -147,6 +149,13 @@ static bool is_long(const onspy_call* call) {
 static ons_status launch_once(const onspy_call* call, const ons_launch* launch,
                               ons_error* error) {
   ons_kernel* handle = call->kernel->handle;
+  if (call->update != NULL) {
+    ons_launch updating = *launch;
+    updating.graph = NULL;
+    updating.retained_count = 0; /* what was handed over goes with the call */
+    return ons_kernel_update_node(handle, call->update->exec, call->update->node,
+                                  &updating, call->args, call->count, error);
+  }
   if (!is_long(call))
     return ons_kernel_launch(handle, launch, call->args, call->count, error);
   ons_status status;
@@ -170,7 +179,8 @@ static bool launch_prepared(onspy_call* call, const ons_launch* launch) {
       status = launch_once(call, launch, &error);
     }
   }
-  if (status == ONS_STATUS_OK || error.launched) call->retained_count = 0;
+  bool taken = call->update == NULL && (status == ONS_STATUS_OK || error.launched);
+  if (taken) call->retained_count = 0;
   return status == ONS_STATUS_OK || onspy_raise(call->state, &error) != NULL;
 }
 
@@ -201,12 +211,26 @@ static bool run(onspy_call* call) {
   for (size_t i = 0; i < call->count; ++i) {
     if (!gather_one(call, i, call->objects[i])) return false;
   }
-  if (call->pending_count == 0) {
+  ons_launch placed;
+  if (onspy_innermost_stream != NULL && call->launch->graph == NULL) {
+    placed = *call->launch;
+    if (onspy_use_stream_apply(call, &placed)) call->launch = &placed;
+  }
+  bool plain = call->pending_count + call->retained_count + call->event_count == 0;
+  if (plain) {
     if (call->python_ran && !borrow_again(call)) return false;
     return launch_prepared(call, call->launch);
   }
   ons_launch launch = *call->launch;
-  if (!second_pass(call, &launch) || !borrow_again(call)) return false;
+  if (call->pending_count > 0 && !second_pass(call, &launch)) return false;
+  if (!borrow_again(call)) return false;
+  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
+  if (call->event_count > 0) {
+    if (launch.events != NULL) events = *launch.events;
+    events.wait = call->events;
+    events.wait_count = call->event_count;
+    launch.events = &events;
+  }
   launch.retained = call->retained;
   launch.retained_count = call->retained_count;
   return launch_prepared(call, &launch);
@@ -242,8 +266,7 @@ static PyObject* call_with_heap(onspy_call* call) {
   return result;
 }
 
-PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
-                            PyObject* const* objects, size_t count) {
+static PyObject* call_with_stack(onspy_call* call) {
   /* The arrays are filled as far as they are used; zeroing them would cost more than
    * binding. */
   ons_arg args[ONSPY_STACK_ARGUMENTS];
@@ -251,16 +274,32 @@ PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
   ons_retained temporary[ONSPY_TEMPORARIES * ONSPY_STACK_ARGUMENTS];
   ons_retained retained[ONSPY_STACK_ARGUMENTS];
   PyObject* outputs[ONSPY_STACK_ARGUMENTS];
+  call->args = args;
+  call->tensors = tensors;
+  call->temporary = temporary;
+  call->retained = retained;
+  call->outputs = outputs;
+  return run_and_release(call);
+}
+
+PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
+                            PyObject* const* objects, size_t count) {
   onspy_call call = {.state = kernel->state,
                      .kernel = kernel,
                      .launch = launch,
                      .objects = objects,
                      .count = count};
-  if (count > ONSPY_STACK_ARGUMENTS) return call_with_heap(&call);
-  call.args = args;
-  call.tensors = tensors;
-  call.temporary = temporary;
-  call.retained = retained;
-  call.outputs = outputs;
-  return run_and_release(&call);
+  return count > ONSPY_STACK_ARGUMENTS ? call_with_heap(&call) : call_with_stack(&call);
+}
+
+PyObject* onspy_kernel_update(onspy_kernel* kernel, const ons_launch* launch,
+                              const onspy_update* update, PyObject* const* objects,
+                              size_t count) {
+  onspy_call call = {.state = kernel->state,
+                     .kernel = kernel,
+                     .launch = launch,
+                     .update = update,
+                     .objects = objects,
+                     .count = count};
+  return count > ONSPY_STACK_ARGUMENTS ? call_with_heap(&call) : call_with_stack(&call);
 }

@@ -41,6 +41,16 @@ bool onspy_dtype_from_name(const char* name, DLDataType* out_dtype) {
   return false;
 }
 
+PyObject* onspy_dtype_text(DLDataType dtype) {
+#define COMPARE(text, dtype_code, dtype_bits)                                      \
+  if (dtype.code == (dtype_code) && dtype.bits == (dtype_bits) && dtype.lanes == 1) \
+    return PyUnicode_FromString(text);
+  DTYPES(COMPARE)
+#undef COMPARE
+  return PyUnicode_FromFormat("code %d, %d bits, %d lanes", dtype.code, dtype.bits,
+                              dtype.lanes);
+}
+
 static bool is_big_endian(char mark) {
   const uint16_t one = 1;
   bool host_is_little = *(const unsigned char*)&one == 1;

@@ -80,6 +80,11 @@ static bool create_mixed(onspy_state* state, PyObject* module) {
   state->error_argument_value = mixed_class(
       module, "ArgumentValueError", state->error_argument, PyExc_ValueError, NULL,
       "An argument of the right type with an unusable value: range, layout.", NULL);
+  state->error_unsupported = mixed_class(
+      module, "UnsupportedError", state->error_base, PyExc_NotImplementedError, NULL,
+      "Understood, but not something that this backend, driver or version can do: a "
+      "barrier on the CPU, a reference as a kernel's parameter.",
+      NULL);
   /* KeyError would print its message in quotes. */
   PyObject* str = PyObject_GetAttrString(PyExc_Exception, "__str__");
   PyObject* dict = str != NULL ? Py_BuildValue("{s:N}", "__str__", str) : NULL;
@@ -89,7 +94,7 @@ static bool create_mixed(onspy_state* state, PyObject* module) {
       "No kernel or file of that name; the message lists the kernels there are.", dict);
   Py_DECREF(dict);
   return state->error_argument_type != NULL && state->error_argument_value != NULL &&
-         state->error_not_found != NULL;
+         state->error_unsupported != NULL && state->error_not_found != NULL;
 }
 
 bool onspy_errors_create(onspy_state* state, PyObject* module) {
@@ -111,6 +116,8 @@ static PyObject* class_of(const onspy_state* state, ons_status status) {
       return state->error_order;
     case ONS_STATUS_UNAVAILABLE:
       return state->error_unavailable;
+    case ONS_STATUS_UNSUPPORTED:
+      return state->error_unsupported;
     case ONS_STATUS_NOT_FOUND:
       return state->error_not_found;
     case ONS_STATUS_COMPILE_FAILED:
@@ -223,6 +230,7 @@ void* onspy_raise_compile(onspy_module* module, const ons_error* error,
 /* "kernel 'scale', argument 2 ('x'): declared float*, got ", as far as it is known: the
  * form of the library's own messages. */
 static PyObject* argument_prefix(const onspy_kernel* kernel, size_t index) {
+  if (kernel->handle == NULL) return PyUnicode_FromString("from_dlpack: got ");
   const char* kernel_name = ons_kernel_name(kernel->handle);
   if (index >= kernel->slot_count) {
     return PyUnicode_FromFormat("kernel '%s', argument %zu: got ", kernel_name,
@@ -270,15 +278,29 @@ void* onspy_raise_argument(onspy_kernel* kernel, size_t index, PyObject* kind,
 static PyObject* first_line(PyObject* exception) {
   PyObject* text = PyObject_Str(exception);
   const char* utf8 = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
+  size_t bytes = utf8 != NULL ? strcspn(utf8, "\n") : 0;
+  if (bytes > 0 && utf8[bytes - 1] == '.') --bytes; /* more follows it */
   PyObject* line =
-      utf8 != NULL ? PyUnicode_FromStringAndSize(utf8, (Py_ssize_t)strcspn(utf8, "\n"))
-                   : NULL;
+      utf8 != NULL ? PyUnicode_FromStringAndSize(utf8, (Py_ssize_t)bytes) : NULL;
   Py_XDECREF(text);
   if (line == NULL) {
     PyErr_Clear();
     line = Py_NewRef(Py_None);
   }
   return line;
+}
+
+/* What to do with an object that its library does not hand over (new reference); never
+ * NULL. */
+static PyObject* advice_on(onspy_state* state, PyObject* object) {
+  PyObject* helpers = onspy_helpers(state);
+  PyObject* advice =
+      helpers != NULL ? PyObject_CallMethod(helpers, "advice_on", "O", object) : NULL;
+  if (advice == NULL) {
+    PyErr_Clear();
+    advice = PyUnicode_FromString("pass an array that its library hands over");
+  }
+  return advice;
 }
 
 bool onspy_raise_from_producer(onspy_kernel* kernel, size_t index, PyObject* object,
@@ -291,12 +313,14 @@ bool onspy_raise_from_producer(onspy_kernel* kernel, size_t index, PyObject* obj
   PyErr_NormalizeException(&type, &value, &traceback);
   PyObject* line = first_line(value);
   const char* name = Py_TYPE(value)->tp_name;
+  PyObject* advice = advice_on(kernel->state, object);
   PyErr_Restore(type, value, traceback);
   const char* object_name =
       PyType_Check(object) ? ((PyTypeObject*)object)->tp_name : Py_TYPE(object)->tp_name;
   onspy_raise_argument(kernel, index, kernel->state->error_argument_type,
-                       "a %.200s whose %s raised %.100s: %S", object_name, what, name,
-                       line);
+                       "a %.200s whose %s raised %.100s: %S; %S", object_name, what, name,
+                       line, advice);
+  Py_XDECREF(advice);
   Py_DECREF(line);
   return false;
 }

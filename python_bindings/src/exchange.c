@@ -1,5 +1,7 @@
 /* Arguments whose type has a DLPack exchange table: borrowed in C, without a Python call.
  */
+#include <string.h>
+
 #include "binding.h"
 
 /* torch marks lazily negated and conjugated views with a bit that the exchange table does
@@ -14,11 +16,14 @@ static bool refuse_lazy_view(onspy_call* call, size_t index, int marks) {
   return false;
 }
 
-bool onspy_exchange_stream(onspy_call* call, size_t index,
+bool onspy_exchange_stream(onspy_call* call, size_t index, PyObject* object,
                            const onspy_producer* producer) {
   const DLPackExchangeAPI* exchange = producer->exchange;
   DLDevice device = call->tensors[index].device;
   call->device_seen = true;
+  if (producer->stream_of != NULL) {
+    return onspy_call_stream(call, index, object, producer, device);
+  }
   if (exchange != call->stream_api || device.device_id != call->stream_device.device_id ||
       device.device_type != call->stream_device.device_type) {
     if (exchange->current_work_stream == NULL) return true;
@@ -35,58 +40,70 @@ bool onspy_exchange_stream(onspy_call* call, size_t index,
   return true;
 }
 
-static void release_managed(void* object) {
-  DLManagedTensorVersioned* managed = object;
-  if (managed->deleter != NULL) managed->deleter(managed);
-}
-
 /* Through the owning slot of the table, which alone tells of read-only memory. */
 static bool take_managed(onspy_call* call, size_t index, PyObject* object,
                          const onspy_producer* producer) {
   DLManagedTensorVersioned* managed = NULL;
-  if (producer->exchange->managed_tensor_from_py_object_no_sync(object, &managed) != 0 ||
-      managed == NULL) {
+  return producer->exchange->managed_tensor_from_py_object_no_sync(object, &managed) ==
+             0 &&
+         managed != NULL && onspy_take_managed(call, index, object, managed, false);
+}
+
+static void release_object(void* object) { Py_DECREF((PyObject*)object); }
+
+/* Tables that only lend: the object is kept, and the extents, which may change later. */
+static bool borrow_and_keep(onspy_call* call, size_t index, PyObject* object,
+                            const onspy_producer* producer) {
+  DLTensor* tensor = &call->tensors[index];
+  if (producer->exchange->dltensor_from_py_object_no_sync(object, tensor) != 0)
     return false;
+  size_t ndim = (size_t)tensor->ndim;
+  int64_t* extents = onspy_call_extents(call, 2 * ndim);
+  if (extents == NULL) return false;
+  if (ndim > 0) memcpy(extents, tensor->shape, ndim * sizeof *extents);
+  if (ndim > 0 && tensor->strides != NULL) {
+    memcpy(extents + ndim, tensor->strides, ndim * sizeof *extents);
+    tensor->strides = extents + ndim;
   }
-  call->temporary[call->temporary_count++] = (ons_retained){managed, release_managed};
-  if (managed->version.major != DLPACK_MAJOR_VERSION) {
-    onspy_raise_argument(
-        call->kernel, index, call->state->error_argument_type,
-        "a %.200s that hands over DLPack version %u, which is not understood",
-        Py_TYPE(object)->tp_name, (unsigned)managed->version.major);
-    return false;
-  }
-  call->tensors[index] = managed->dl_tensor;
-  if (managed->flags & DLPACK_FLAG_BITMASK_READ_ONLY) {
-    call->args[index].flags |= ONS_ARG_READ_ONLY;
-  }
+  tensor->shape = extents;
+  call->retained[call->retained_count++] =
+      (ons_retained){Py_NewRef(object), release_object};
   return true;
 }
 
+/* |own|: for longer than the call. */
 static bool take_tensor(onspy_call* call, size_t index, PyObject* object,
-                        const onspy_producer* producer) {
+                        const onspy_producer* producer, bool own) {
   const DLPackExchangeAPI* exchange = producer->exchange;
-  bool taken =
-      exchange->dltensor_from_py_object_no_sync != NULL
-          ? exchange->dltensor_from_py_object_no_sync(object, &call->tensors[index]) == 0
-          : take_managed(call, index, object, producer);
+  bool lends = exchange->dltensor_from_py_object_no_sync != NULL;
+  bool gives = exchange->managed_tensor_from_py_object_no_sync != NULL;
+  bool taken;
+  if (lends && !own) {
+    taken = exchange->dltensor_from_py_object_no_sync(object, &call->tensors[index]) == 0;
+  } else if (gives) {
+    taken = take_managed(call, index, object, producer);
+  } else {
+    taken = borrow_and_keep(call, index, object, producer);
+  }
   if (taken || PyErr_ExceptionMatches(call->state->error_base)) return taken;
   return onspy_raise_from_producer(call->kernel, index, object, "exchange function");
 }
 
-bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
-                         const onspy_producer* producer) {
+static inline bool fill(onspy_call* call, size_t index, PyObject* object,
+                        const onspy_producer* producer, bool own) {
   DLTensor* tensor = &call->tensors[index];
   ons_arg* arg = &call->args[index];
   arg->kind = ONS_ARG_TENSOR;
   arg->value.tensor = tensor;
-  if (!take_tensor(call, index, object, producer)) return false;
-  if (!onspy_on_host(tensor->device) && !onspy_exchange_stream(call, index, producer)) {
+  if (!take_tensor(call, index, object, producer, own)) return false;
+  if (producer->traits & ONSPY_PRODUCER_READ_ONLY) arg->flags |= ONS_ARG_READ_ONLY;
+  if (!onspy_on_host(tensor->device) && !onspy_exchange_stream(call, index, object, producer)) {
     return false;
   }
   uint32_t traits = onspy_traits(call->kernel, index);
   if (producer->library == ONSPY_LIBRARY_TORCH &&
-      !onspy_torch_is_plain(&producer->torch, object, traits & ONSPY_PARAMETER_WRITTEN)) {
+      !onspy_torch_is_plain(&producer->torch, object,
+                            own || (traits & ONSPY_PARAMETER_WRITTEN) != 0)) {
     int marks = onspy_torch_ask(object);
     if (marks < 0) {
       return onspy_raise_from_producer(call->kernel, index, object,
@@ -100,9 +117,19 @@ bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
   return true;
 }
 
+bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
+                         const onspy_producer* producer) {
+  return fill(call, index, object, producer, false);
+}
+
+bool onspy_call_exchange_owned(onspy_call* call, size_t index, PyObject* object,
+                               const onspy_producer* producer) {
+  return fill(call, index, object, producer, true);
+}
+
 bool onspy_exchange_device(onspy_call* call, size_t index, PyObject* object,
                            const onspy_producer* producer, DLDevice* out_device) {
-  if (!take_tensor(call, index, object, producer)) return false;
+  if (!take_tensor(call, index, object, producer, false)) return false;
   *out_device = call->tensors[index].device;
   return true;
 }

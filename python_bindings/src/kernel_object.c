@@ -164,7 +164,7 @@ bool onspy_launch_parse(const onspy_kernel* kernel, PyObject* grid, PyObject* bl
   }
   bool given = false;
   if (stream != NULL &&
-      !onspy_stream_parse(kernel, stream, &given, &out_launch->stream)) {
+      !onspy_stream_parse(kernel->state, kernel, stream, &given, &out_launch->stream)) {
     return false;
   }
   if (given) out_launch->flags |= ONS_LAUNCH_STREAM;
@@ -180,22 +180,66 @@ static PyObject* kernel_subscript(PyObject* self, PyObject* key) {
 static PyObject* kernel_call(PyObject* self, PyObject* Py_UNUSED(args),
                              PyObject* Py_UNUSED(kwargs)) {
   PyErr_Format(PyExc_TypeError,
-               "kernel %s needs a grid and a block: kernel[grid, block](...), or "
+               "kernel '%s' needs a grid and a block: kernel[grid, block](...), or "
                "kernel.launch(args, grid=..., block=...)",
                ons_kernel_name(((onspy_kernel*)self)->handle));
   return NULL;
 }
 
-PyDoc_STRVAR(launch_doc,
-             "launch($self, args, *, grid, block, shared=0, stream=None)\n--\n\n"
-             "The same as kernel[grid, block, shared, stream](*args).");
+/* Python's words for arguments that do not fit launch(), with the kernel's name and what
+ * would fit. What the arguments' own code raises has a traceback, and passes through. */
+static PyObject* refuse_call(const onspy_kernel* kernel) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (traceback != NULL || !PyErr_GivenExceptionMatches(type, PyExc_TypeError)) {
+    PyErr_Restore(type, value, traceback);
+    return NULL;
+  }
+  PyErr_Format(PyExc_TypeError,
+               "kernel '%s': %S; call launch(args, grid=, block=, shared=0, stream=None, "
+               "order=None, graph=None, dependencies=None, wait=None, signal=None, "
+               "external=False)",
+               ons_kernel_name(kernel->handle), value);
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  return NULL;
+}
+
+PyDoc_STRVAR(
+    launch_doc,
+    "launch($self, args, *, grid, block, shared=0, stream=None, order=None, "
+    "graph=None, dependencies=None, wait=None, signal=None, external=False)\n"
+    "--\n\n"
+    "The same as kernel[grid, block, shared, stream](*args).\n\n"
+    "order says what is done about arrays on other streams than the launch's. "
+    "'join' (the default, see set_order): on the device, the launch stream waits "
+    "for what each of them holds now, and each of them waits for the launch. "
+    "'strict': the launch is refused with OrderError. 'trust': the caller "
+    "vouches for the order, before and after, and nothing is joined but the "
+    "streams on which outputs are allocated.\n\n"
+    "wait and signal are events, one or a list: the stream waits for the former "
+    "before anything else and records the latter after everything. An event is "
+    "a native handle as int or one of torch (recorded once before, as torch "
+    "creates it then), CuPy, Numba or cuda.core. In a capture an event to wait "
+    "for must be of the same capture; with external=True they are nodes of the "
+    "graph instead, waited for and recorded each time it runs.\n\n"
+    "graph makes the launch a node of a CUgraph (a handle as int, a torch "
+    "CUDAGraph with keep_graph=True, a CuPy graph), behind the nodes in "
+    "dependencies, and the node is returned as an int. Arguments are checked as "
+    "ever, but nothing is ordered, and the arrays must outlive the last run of "
+    "the graph: both are the caller's. Outputs are refused.");
 static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs) {
   onspy_kernel* kernel = (onspy_kernel*)self;
-  static char* keywords[] = {"args", "grid", "block", "shared", "stream", NULL};
-  PyObject *objects, *grid = NULL, *block = NULL, *shared = NULL, *stream = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOO:launch", keywords, &objects,
-                                   &grid, &block, &shared, &stream)) {
-    return NULL;
+  static char* keywords[] = {"args",   "grid",   "block",    "shared",
+                             "stream", "order",  "graph",    "dependencies",
+                             "wait",   "signal", "external", NULL};
+  PyObject *objects, *grid = NULL, *block = NULL, *shared = NULL;
+  onspy_target_args given = {.order = Py_None};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOOOOOOp:launch", keywords,
+                                   &objects, &grid, &block, &shared, &given.stream,
+                                   &given.order, &given.graph, &given.dependencies,
+                                   &given.wait, &given.signal, &given.external)) {
+    return refuse_call(kernel);
   }
   if (grid == NULL || block == NULL) {
     PyErr_Format(PyExc_TypeError, "kernel '%s': launch() needs grid= and block=",
@@ -203,14 +247,28 @@ static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs)
     return NULL;
   }
   ons_launch launch;
-  if (!onspy_launch_parse(kernel, grid, block, shared, stream, &launch)) return NULL;
+  if (!onspy_launch_parse(kernel, grid, block, shared, given.stream, &launch) ||
+      !onspy_order_parse(given.order, &launch.order)) {
+    return NULL;
+  }
   PyObject* tuple = PySequence_Tuple(objects);
-  if (tuple == NULL) return NULL;
-  PyObject* result = onspy_kernel_call(kernel, &launch, &PyTuple_GET_ITEM(tuple, 0),
-                                       (size_t)PyTuple_GET_SIZE(tuple));
+  if (tuple == NULL) return refuse_call(kernel);
+  onspy_target target = {.graph = {.graph = NULL}};
+  PyObject* result = onspy_target_parse(kernel, &given, &launch, &target)
+                         ? onspy_target_call(kernel, &launch, tuple)
+                         : NULL;
+  onspy_target_clear(&target);
   Py_DECREF(tuple);
   return result;
 }
+
+PyDoc_STRVAR(
+    update_node_doc,
+    "update_node($self, graph_exec, node, args, *, grid, block, shared=0)\n--\n\n"
+    "Gives a kernel node of an instantiated graph (a CUgraphExec as int, a torch "
+    "CUDAGraph, a CuPy graph) other arguments and another configuration, for its runs "
+    "from now on. node is what launch(graph=) returned. Arguments are checked as for a "
+    "launch; their order and memory are the caller's.");
 
 static bool parse_device(onspy_kernel* self, PyObject* args, PyObject* kwargs,
                          const char* format, DLDevice* out_device) {
@@ -303,6 +361,8 @@ static void kernel_dealloc(PyObject* object) {
 static PyMethodDef kernel_methods[] = {
     {"launch", (PyCFunction)(void (*)(void))kernel_launch, METH_VARARGS | METH_KEYWORDS,
      launch_doc},
+    {"update_node", (PyCFunction)(void (*)(void))onspy_kernel_update_node,
+     METH_VARARGS | METH_KEYWORDS, update_node_doc},
     {"prepare", (PyCFunction)(void (*)(void))kernel_prepare, METH_VARARGS | METH_KEYWORDS,
      prepare_doc},
     {"attributes", (PyCFunction)(void (*)(void))kernel_attributes,

@@ -15,9 +15,6 @@ static onspy_launcher* launcher_alloc(onspy_state* state) {
   return (onspy_launcher*)PyObject_Init((PyObject*)self, type);
 }
 
-static ONSPY_HOT PyObject* launcher_vectorcall(PyObject* self, PyObject* const* args,
-                                               size_t nargsf, PyObject* kwnames);
-
 PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {
   Py_ssize_t parts = PyTuple_CheckExact(key) ? PyTuple_GET_SIZE(key) : 0;
   if (parts < 2 || parts > 4) {
@@ -37,35 +34,13 @@ PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {
   }
   onspy_launcher* self = launcher_alloc(kernel->state);
   if (self == NULL) return NULL;
-  self->vectorcall = launcher_vectorcall;
+  self->vectorcall = onspy_launcher_call;
   self->kernel = (onspy_kernel*)Py_NewRef((PyObject*)kernel);
   self->stream = Py_XNewRef(stream);
   self->launch = launch;
   /* Kernels never refer to launchers, so only a stream object can close a cycle. */
   if (stream != NULL) PyObject_GC_Track(self);
   return (PyObject*)self;
-}
-
-/* ---- calling ---------------------------------------------------------------------- */
-
-static PyObject* refuse_keywords(const onspy_kernel* kernel, PyObject* kwnames) {
-  const char* signature = ons_kernel_signature(kernel->handle);
-  PyErr_Format(kernel->state->error_argument_type,
-               "%s: arguments are positional: unexpected keyword %R",
-               signature != NULL ? signature : ons_kernel_name(kernel->handle),
-               PyTuple_GET_ITEM(kwnames, 0));
-  return NULL;
-}
-
-static PyObject* launcher_vectorcall(PyObject* object, PyObject* const* args,
-                                     size_t nargsf, PyObject* kwnames) {
-  onspy_launcher* self = (onspy_launcher*)object;
-  if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
-    return refuse_keywords(self->kernel, kwnames);
-  }
-  size_t count = (size_t)PyVectorcall_NARGS(nargsf);
-  if (onspy_call_fast(self->kernel, &self->launch, args, count)) Py_RETURN_NONE;
-  return onspy_kernel_call(self->kernel, &self->launch, args, count);
 }
 
 /* ---- the type --------------------------------------------------------------------- */

@@ -92,6 +92,74 @@ static PyObject* like(PyObject* module, PyObject* x) {
   return onspy_output_like(PyModule_GetState(module), x);
 }
 
+PyDoc_STRVAR(
+    register_producer_doc,
+    "register_producer(type, /, *, stream=None, read_only=False, protocol=None)\n--\n\n"
+    "Tells what is not known of a library's arrays: of a class and its subclasses.\n\n"
+    "stream: a function that is called with an array, for each launch, and gives the "
+    "stream that the library works on now: whatever stream= takes, or None where it is "
+    "not known. The stream must outlive the launch. With it arrays can be written, "
+    "joined, and used in a capture, though their protocol tells no stream; it wins over "
+    "what the protocol tells. read_only: kernels may only read the arrays. protocol: "
+    "the only one to be asked by, 'exchange', 'dlpack', 'cuda_array_interface' or "
+    "'arrow'; None: the first of these that the class has.\n\n"
+    "Takes effect on later calls, and replaces what was registered for the class before. "
+    "The class is kept alive. What the function raises is shown as raised by the "
+    "array.");
+static PyObject* register_producer(PyObject* module, PyObject* args, PyObject* kwargs) {
+  return onspy_register(PyModule_GetState(module), args, kwargs);
+}
+
+PyDoc_STRVAR(
+    set_order_doc,
+    "set_order(order, /)\n--\n\n"
+    "The order of launches that do not say, from now on and in all threads: 'join' (the "
+    "default), 'strict' or 'trust', as for Kernel.launch; None sets 'join' again.");
+static PyObject* set_order(PyObject* module, PyObject* object) {
+  onspy_state* state = PyModule_GetState(module);
+  uint32_t order;
+  if (!onspy_order_parse(object, &order)) return NULL;
+  ons_runtime* runtime = onspy_runtime(state);
+  if (runtime == NULL) return NULL;
+  ons_error error = ONS_ERROR_INIT;
+  if (ons_runtime_set_order(runtime, order, &error) != ONS_STATUS_OK) {
+    return onspy_raise(state, &error);
+  }
+  Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(
+    from_dlpack_doc,
+    "from_dlpack(x, /, stream=None)\n--\n\n"
+    "A Tensor over the memory of the array x, without a copy.\n\n"
+    "x may be dropped; its memory is kept until the Tensor is released. The Tensor is used "
+    "on one stream: the one given (as in kernel[grid, block, shared, stream]), else that "
+    "of use_stream, else the stream that x's library works on. That stream waits, on the "
+    "device, for what x's library has put on its own. An array of a library that tells no "
+    "stream (JAX) is ordered by it onto the Tensor's. Host memory has no stream. Raises "
+    "OrderError, with captures untouched, where one of the streams is part of a capture "
+    "and the other is not. A Tensor is returned as it is.");
+static PyObject* from_dlpack(PyObject* module, PyObject* args, PyObject* kwargs) {
+  static char* keywords[] = {"", "stream", NULL};
+  PyObject *x, *stream = Py_None;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_dlpack", keywords, &x,
+                                   &stream)) {
+    return NULL;
+  }
+  return onspy_from_dlpack(PyModule_GetState(module), x, stream);
+}
+
+PyDoc_STRVAR(collect_doc,
+             "collect()\n--\n\n"
+             "Releases what was kept for launches and released tensors that the device is "
+             "past; returns how much is still held.\n\n"
+             "Also done, a little at a time, by later launches. Never waits, and is legal "
+             "during captures.");
+static PyObject* collect(PyObject* module, PyObject* Py_UNUSED(ignored)) {
+  const onspy_state* state = PyModule_GetState(module);
+  return PyLong_FromSize_t(ons_runtime_collect(state->runtime));
+}
+
 PyDoc_STRVAR(stream_wait_doc,
              "_stream_wait(device_type, device_id, waiting, signalling, /)\n--\n\n"
              "Makes one native stream wait for what is on another. Internal.");
@@ -116,6 +184,12 @@ static PyMethodDef methods[] = {
     {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
      empty_doc},
     {"like", like, METH_O, like_doc},
+    {"register_producer", (PyCFunction)(void (*)(void))register_producer,
+     METH_VARARGS | METH_KEYWORDS, register_producer_doc},
+    {"set_order", set_order, METH_O, set_order_doc},
+    {"from_dlpack", (PyCFunction)(void (*)(void))from_dlpack,
+     METH_VARARGS | METH_KEYWORDS, from_dlpack_doc},
+    {"collect", collect, METH_NOARGS, collect_doc},
     {"_stream_wait", stream_wait, METH_VARARGS, stream_wait_doc},
     {NULL, NULL, 0, NULL}};
 
@@ -149,8 +223,12 @@ static int module_exec(PyObject* module) {
   state->kernel_type = add_type(module, &onspy_kernel_spec, true);
   state->launcher_type = add_type(module, &onspy_launcher_spec, true);
   state->output_type = add_type(module, &onspy_output_spec, true);
+  state->tensor_type = add_type(module, &onspy_tensor_spec, true);
+  PyTypeObject* use_stream = add_type(module, &onspy_use_stream_spec, true);
+  Py_XDECREF(use_stream); /* the module has it */
   if (state->module_type == NULL || state->kernel_type == NULL ||
-      state->launcher_type == NULL || state->output_type == NULL) {
+      state->launcher_type == NULL || state->output_type == NULL ||
+      state->tensor_type == NULL || use_stream == NULL) {
     return -1;
   }
   return PyModule_AddStringConstant(module, "__version__", ons_version());
@@ -165,7 +243,10 @@ static int module_traverse(PyObject* module, visitproc visit, void* arg) {
   Py_VISIT(state->kernel_type);
   Py_VISIT(state->launcher_type);
   Py_VISIT(state->output_type);
+  Py_VISIT(state->tensor_type);
   Py_VISIT(state->helpers);
+  Py_VISIT(state->registered);
+  Py_VISIT(state->kept);
   return onspy_producer_traverse(state, visit, arg);
 }
 
@@ -181,6 +262,7 @@ static int module_clear(PyObject* module) {
   Py_CLEAR(state->kernel_type);
   Py_CLEAR(state->launcher_type);
   Py_CLEAR(state->output_type);
+  Py_CLEAR(state->tensor_type);
   Py_CLEAR(state->helpers);
   return 0;
 }
@@ -190,6 +272,8 @@ static void module_free(void* module) {
   if (state == NULL) return;
   module_clear(module);
   onspy_producer_clear(state);
+  Py_CLEAR(state->registered);
+  Py_CLEAR(state->kept);
   ons_runtime_release(state->runtime);
   state->runtime = NULL;
 #define CLEAR(id, text) Py_CLEAR(state->error_##id);

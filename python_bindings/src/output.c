@@ -22,6 +22,12 @@ static PyObject* output_new(onspy_state* state, PyObject* like, PyObject* shape,
 
 /* A tuple of non-negative ints that fit int64 (new reference). */
 static PyObject* checked_shape(PyObject* shape) {
+  bool readable =
+      PyIndex_Check(shape) || Py_TYPE(shape)->tp_iter != NULL || PySequence_Check(shape);
+  if (!readable) {
+    return PyErr_Format(PyExc_TypeError,
+                        "shape must be an int or a tuple of ints, not %R", shape);
+  }
   PyObject* tuple =
       PyIndex_Check(shape) ? PyTuple_Pack(1, shape) : PySequence_Tuple(shape);
   if (tuple == NULL) return NULL;
@@ -84,8 +90,11 @@ static PyObject* allocate_by_table(onspy_call* call, size_t index,
   if (exchange->managed_tensor_allocator(prototype, &managed, NULL, set_error) != 0 ||
       managed == NULL ||
       exchange->managed_tensor_to_py_object_no_sync(managed, &object) != 0) {
-    if (!PyErr_Occurred())
-      PyErr_SetString(PyExc_MemoryError, "an output was not allocated");
+    if (!PyErr_Occurred()) {
+      onspy_raise_argument(
+          call->kernel, index, PyExc_MemoryError,
+          "an output, which its library did not allocate; free memory, or pass an array");
+    }
     return NULL;
   }
   return object;
@@ -175,6 +184,8 @@ static PyObject* find_model(onspy_call* call, size_t index, const onspy_output* 
       model = ((onspy_output*)model)->like;
     }
     uint32_t kind = call->args[i].kind;
+    /* A Tensor has no library to allocate another. */
+    if (model != NULL && Py_IS_TYPE(model, call->state->tensor_type)) continue;
     if (model == NULL || (kind != ONS_ARG_TENSOR && kind != ONS_ARG_PENDING)) continue;
     if (onspy_on_host(call->tensors[i].device) == host_launch) return model;
     if (first == NULL) first = model;

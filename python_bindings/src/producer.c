@@ -1,57 +1,9 @@
 /* Which protocol a type speaks, found out once per exact type.
  *
- * In order: built-in numbers, the DLPack exchange table, the library-specific cases,
- * __cuda_array_interface__ and __dlpack__, number protocols, the buffer protocol. */
-#include <string.h>
-
+ * In order: built-in numbers, the DLPack exchange table, __cuda_array_interface__,
+ * __dlpack__, Arrow's device arrays, number protocols, the buffer protocol; fewer where
+ * the library is known (adapter.c) or registered (register.c). */
 #include "binding.h"
-
-/* ---- who made the type ------------------------------------------------------------ */
-
-/* Is |base| the class |name| of the package |package|? Nothing is imported for it. */
-static bool is_class(onspy_state* state, PyTypeObject* base, const char* package,
-                     const char* name) {
-  const char* dot = strrchr(base->tp_name, '.');
-  if (strcmp(dot != NULL ? dot + 1 : base->tp_name, name) != 0) return false;
-  PyObject* module = PyObject_GetAttr((PyObject*)base, state->str_module);
-  const char* text =
-      module != NULL && PyUnicode_Check(module) ? PyUnicode_AsUTF8(module) : NULL;
-  size_t bytes = strlen(package);
-  bool found = text != NULL && strncmp(text, package, bytes) == 0 &&
-               (text[bytes] == '\0' || text[bytes] == '.');
-  Py_XDECREF(module);
-  PyErr_Clear();
-  return found;
-}
-
-/* The class of that name among |type| and its bases (borrowed), or NULL. */
-static PyTypeObject* find_base(onspy_state* state, PyTypeObject* type,
-                               const char* package, const char* name) {
-  PyObject* mro = type->tp_mro;
-  for (Py_ssize_t i = 0; mro != NULL && i < PyTuple_GET_SIZE(mro); ++i) {
-    PyTypeObject* base = (PyTypeObject*)PyTuple_GET_ITEM(mro, i);
-    if (is_class(state, base, package, name)) return base;
-  }
-  return NULL;
-}
-
-static onspy_library library_of(onspy_state* state, PyTypeObject* type) {
-  static const struct {
-    const char* package;
-    const char* name;
-    onspy_library library;
-  } known[] = {{"torch", "Tensor", ONSPY_LIBRARY_TORCH},
-               {"numpy", "ndarray", ONSPY_LIBRARY_NUMPY},
-               {"cupy", "ndarray", ONSPY_LIBRARY_CUPY},
-               {"jaxlib", "ArrayImpl", ONSPY_LIBRARY_JAX},
-               {"jax", "ArrayImpl", ONSPY_LIBRARY_JAX},
-               {"numba", "DeviceNDArrayBase", ONSPY_LIBRARY_NUMBA}};
-  for (size_t i = 0; i < sizeof known / sizeof *known; ++i) {
-    if (find_base(state, type, known[i].package, known[i].name) != NULL)
-      return known[i].library;
-  }
-  return ONSPY_LIBRARY_OTHER;
-}
 
 static bool has_attribute(PyTypeObject* type, PyObject* name) {
   PyObject* found = PyObject_GetAttr((PyObject*)type, name);
@@ -74,55 +26,31 @@ static const DLPackExchangeAPI* walk_versions(const DLPackExchangeAPIHeader* hea
   return NULL;
 }
 
-static const DLPackExchangeAPI* exchange_of(onspy_state* state,
-                                            const onspy_producer* producer) {
-  PyObject* capsule =
-      PyObject_GetAttr((PyObject*)producer->type, state->str_exchange_api);
+static const DLPackExchangeAPI* table_named(PyTypeObject* type, PyObject* name) {
+  PyObject* capsule = PyObject_GetAttr((PyObject*)type, name);
   const DLPackExchangeAPI* table = NULL;
   if (capsule != NULL && PyCapsule_IsValid(capsule, "dlpack_exchange_api")) {
     table = walk_versions(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
   }
   Py_XDECREF(capsule);
   PyErr_Clear();
+  return table;
+}
+
+static const DLPackExchangeAPI* exchange_of(onspy_state* state,
+                                            const onspy_producer* producer) {
+  const DLPackExchangeAPI* table = table_named(producer->type, state->str_exchange_api);
+  if (table == NULL) table = table_named(producer->type, state->str_old_exchange_api);
   if (table == NULL || (table->dltensor_from_py_object_no_sync == NULL &&
                         table->managed_tensor_from_py_object_no_sync == NULL)) {
     return NULL;
   }
-  /* Without a current stream __dlpack__, which orders, says more than the table. */
-  return table->current_work_stream == NULL && producer->has_dlpack ? NULL : table;
-}
-
-/* cuda.core's views answer 0 for the current stream because they have none. */
-static bool table_is_trusted(onspy_state* state, PyTypeObject* type) {
-  return find_base(state, type, "cuda", "StridedMemoryView") == NULL;
-}
-
-/* ---- CuPy's current stream -------------------------------------------------------- */
-
-/* CuPy's Cython-level entry; its stream is that of CuPy's current device, so that it is
- * of use where there is but one. */
-static intptr_t (*find_cupy_stream(void))(void) {
-  intptr_t (*entry)(void) = NULL;
-  PyObject* stream = PyImport_ImportModule("cupy.cuda.stream");
-  PyObject* table =
-      stream != NULL ? PyObject_GetAttrString(stream, "__pyx_capi__") : NULL;
-  PyObject* capsule =
-      table != NULL ? PyMapping_GetItemString(table, "get_current_stream_ptr") : NULL;
-  PyObject* runtime = PyImport_ImportModule("cupy.cuda.runtime");
-  PyObject* count =
-      runtime != NULL ? PyObject_CallMethod(runtime, "getDeviceCount", NULL) : NULL;
-  if (count != NULL && PyLong_AsLong(count) == 1 && capsule != NULL &&
-      PyCapsule_IsValid(capsule, "intptr_t (void)")) {
-    void* pointer = PyCapsule_GetPointer(capsule, "intptr_t (void)");
-    memcpy(&entry, &pointer, sizeof entry);
+  if (producer->library == ONSPY_LIBRARY_TORCH && onspy_torch_table_is_wrong(state)) {
+    return NULL;
   }
-  Py_XDECREF(count);
-  Py_XDECREF(runtime);
-  Py_XDECREF(capsule);
-  Py_XDECREF(table);
-  Py_XDECREF(stream);
-  PyErr_Clear();
-  return entry;
+  /* Without a current stream __dlpack__, which orders, says more than the table. */
+  bool tells = table->current_work_stream != NULL || producer->stream_of != NULL;
+  return tells || !producer->has_dlpack ? table : NULL;
 }
 
 /* ---- classification --------------------------------------------------------------- */
@@ -139,6 +67,8 @@ static bool classify_builtin(onspy_state* state, onspy_producer* producer) {
     producer->kind = ONSPY_KIND_NONE;
   } else if (type == state->output_type) {
     producer->kind = ONSPY_KIND_OUTPUT;
+  } else if (type == state->tensor_type) {
+    producer->kind = ONSPY_KIND_TENSOR;
   } else if (type == &PyBytes_Type || type == &PyByteArray_Type ||
              type == &PyMemoryView_Type) {
     producer->kind = ONSPY_KIND_BYTES;
@@ -153,39 +83,42 @@ static bool is_number(const PyTypeObject* type) {
   return methods != NULL && (methods->nb_index != NULL || methods->nb_float != NULL);
 }
 
-static onspy_kind kind_of(onspy_state* state, onspy_producer* producer) {
-  PyTypeObject* type = producer->type;
-  /* A masked array's memory holds values that the array says are not there; NumPy's text
-   * and times, and tracers, have number protocols without being numbers. */
+/* A masked array's memory holds values that the array says are not there; NumPy's text
+ * and times, and tracers, have number protocols without being numbers. */
+static bool is_refused(const onspy_state* state, PyTypeObject* type) {
   static const char* const refused[][2] = {
       {"numpy", "MaskedArray"}, {"numpy", "character"},   {"numpy", "datetime64"},
       {"jax", "Tracer"},        {"numpy", "timedelta64"},
   };
   for (size_t i = 0; i < sizeof refused / sizeof *refused; ++i) {
-    if (find_base(state, type, refused[i][0], refused[i][1]) != NULL)
-      return ONSPY_KIND_UNKNOWN;
+    if (onspy_find_base(state, type, refused[i][0], refused[i][1]) != NULL) return true;
   }
+  return false;
+}
+
+static onspy_kind kind_of(onspy_state* state, onspy_producer* producer,
+                          uint32_t protocols) {
+  PyTypeObject* type = producer->type;
+  if (is_refused(state, type)) return ONSPY_KIND_UNKNOWN;
   if (producer->library == ONSPY_LIBRARY_NUMPY) return ONSPY_KIND_BUFFER;
-  producer->has_dlpack = has_attribute(type, state->str_dlpack) &&
+  producer->has_dlpack = (protocols & ONSPY_PROTOCOL_DLPACK) &&
+                         has_attribute(type, state->str_dlpack) &&
                          has_attribute(type, state->str_dlpack_device);
-  if (table_is_trusted(state, type)) producer->exchange = exchange_of(state, producer);
-  if (producer->exchange != NULL) {
-    producer->borrow = producer->exchange->dltensor_from_py_object_no_sync;
-    producer->work_stream = producer->exchange->current_work_stream;
-  }
-  if (producer->library == ONSPY_LIBRARY_TORCH) {
-    onspy_torch_find(find_base(state, type, "torch", "Tensor"), &producer->torch);
+  if (protocols & ONSPY_PROTOCOL_EXCHANGE) {
+    producer->exchange = exchange_of(state, producer);
   }
   if (producer->exchange != NULL) return ONSPY_KIND_EXCHANGE;
-  if (producer->library == ONSPY_LIBRARY_CUPY) producer->cupy_stream = find_cupy_stream();
-  bool named = producer->library != ONSPY_LIBRARY_OTHER &&
-               producer->library != ONSPY_LIBRARY_NUMBA && producer->has_dlpack;
-  if (!named && has_attribute(type, state->str_array_interface)) {
+  if ((protocols & ONSPY_PROTOCOL_ARRAY_INTERFACE) &&
+      has_attribute(type, state->str_array_interface)) {
     return ONSPY_KIND_ARRAY_INTERFACE;
   }
-  if (find_base(state, type, "numpy", "void") != NULL) return ONSPY_KIND_BUFFER;
-  if (find_base(state, type, "numpy", "generic") != NULL) return ONSPY_KIND_NUMBER;
+  if (onspy_find_base(state, type, "numpy", "void") != NULL) return ONSPY_KIND_BUFFER;
+  if (onspy_find_base(state, type, "numpy", "generic") != NULL) return ONSPY_KIND_NUMBER;
   if (producer->has_dlpack) return ONSPY_KIND_DLPACK;
+  if ((protocols & ONSPY_PROTOCOL_ARROW) &&
+      has_attribute(type, state->str_arrow_device_array)) {
+    return ONSPY_KIND_ARROW;
+  }
   if (is_number(type)) return ONSPY_KIND_NUMBER;
   if (type->tp_as_buffer != NULL && type->tp_as_buffer->bf_getbuffer != NULL) {
     return ONSPY_KIND_BUFFER;
@@ -193,12 +126,44 @@ static onspy_kind kind_of(onspy_state* state, onspy_producer* producer) {
   return ONSPY_KIND_UNKNOWN;
 }
 
+/* The function that tells the stream of the library's arrays (borrowed), where neither
+ * the caller has registered one nor the exchange table has one. */
+static PyObject* stream_helper(onspy_state* state, const char* name) {
+  PyObject* helpers = onspy_helpers(state);
+  PyObject* function = helpers != NULL ? PyObject_GetAttrString(helpers, name) : NULL;
+  bool kept = function != NULL && onspy_keep(state, function);
+  Py_XDECREF(function);
+  PyErr_Clear();
+  return kept ? function : NULL;
+}
+
 static void classify(onspy_state* state, PyTypeObject* type,
                      onspy_producer* out_producer) {
-  *out_producer = (onspy_producer){.type = type};
-  if (classify_builtin(state, out_producer)) return;
-  out_producer->library = library_of(state, type);
-  out_producer->kind = kind_of(state, out_producer);
+  onspy_producer* producer = out_producer;
+  *producer = (onspy_producer){.type = type};
+  if (classify_builtin(state, producer)) return;
+  const onspy_adapter* adapter = onspy_adapter_find(state, type);
+  uint32_t protocols = adapter->protocols;
+  producer->library = adapter->library;
+  producer->traits = adapter->traits;
+  onspy_register_look_up(state, type, producer, &protocols);
+  producer->kind = kind_of(state, producer, protocols);
+  if (producer->library == ONSPY_LIBRARY_TORCH) {
+    onspy_torch_find(onspy_find_base(state, type, "torch", "Tensor"), &producer->torch);
+  }
+  if (producer->stream_of == NULL && producer->exchange == NULL) {
+    if (producer->library == ONSPY_LIBRARY_CUPY)
+      producer->cupy_stream = onspy_cupy_entry();
+    if (producer->cupy_stream == NULL && adapter->stream != NULL) {
+      producer->stream_of = stream_helper(state, adapter->stream);
+    }
+  }
+  /* The fast way knows nothing but the table. */
+  if (producer->exchange != NULL && producer->stream_of == NULL &&
+      producer->traits == 0) {
+    producer->borrow = producer->exchange->dltensor_from_py_object_no_sync;
+    producer->work_stream = producer->exchange->current_work_stream;
+  }
 }
 
 /* ---- the table -------------------------------------------------------------------- */
@@ -226,6 +191,21 @@ const onspy_producer* onspy_producer_find(onspy_state* state, PyTypeObject* type
   state->producers[slot] = entry;
   ++state->producer_count;
   return entry;
+}
+
+void onspy_producer_forget(onspy_state* state, PyTypeObject* base) {
+  for (size_t i = 0; i < ONSPY_PRODUCER_SLOTS; ++i) {
+    onspy_producer* entry = state->producers[i];
+    if (entry == NULL || !PyType_IsSubtype(entry->type, base)) continue;
+    onspy_producer fresh;
+    classify(state, entry->type, &fresh);
+    *entry = fresh;
+  }
+}
+
+bool onspy_type_is_builtin(onspy_state* state, PyTypeObject* type) {
+  onspy_producer producer = {.type = type};
+  return classify_builtin(state, &producer);
 }
 
 void onspy_producer_clear(onspy_state* state) {

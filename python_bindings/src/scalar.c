@@ -14,8 +14,9 @@ bool onspy_scalar_from_int(onspy_call* call, size_t index, PyObject* object) {
     if (!PyErr_Occurred()) return true;
     PyErr_Clear();
   }
-  onspy_raise_argument(call->kernel, index, call->state->error_argument_value,
-                       "an int of more than 64 bits");
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_argument_value,
+      "an int of more than 64 bits; pass a smaller one, or its words one by one");
   return false;
 }
 
@@ -32,9 +33,11 @@ static bool from_exact(onspy_call* call, size_t index, PyObject* number) {
     arg->value.f = PyFloat_AS_DOUBLE(number);
     return true;
   }
-  onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
-                       "a %.200s, which is not a number that a kernel takes",
-                       Py_TYPE(number)->tp_name);
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_argument_type,
+      "a %.200s, which is not a number that a kernel takes; pass an int, a "
+      "float or a bool",
+      Py_TYPE(number)->tp_name);
   return false;
 }
 
@@ -74,9 +77,11 @@ bool onspy_scalar_from_number(onspy_call* call, size_t index, PyObject* object) 
   PyObject* number = number_in(call->state, object);
   if (number == NULL) {
     if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
-    onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
-                         "a %.200s that does not convert to a number",
-                         Py_TYPE(object)->tp_name);
+    onspy_raise_argument(
+        call->kernel, index, call->state->error_argument_type,
+        "a %.200s that does not convert to a number; pass an int, a float or a "
+        "bool",
+        Py_TYPE(object)->tp_name);
     return false;
   }
   bool converted = from_exact(call, index, number);

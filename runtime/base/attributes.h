@@ -5,6 +5,8 @@
 
 #define ONS__HOT __attribute__((hot))
 #define ONS__COLD __attribute__((cold, noinline))
+#define ONS__LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define ONS__UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 #define ONS__NOINLINE __attribute__((noinline))
 
 #endif /* ONS_RUNTIME_BASE_ATTRIBUTES_H_ */

@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -91,12 +92,22 @@ static int spawn(const char* const* argv, char** environment, int input, int out
 /* A child on its way, and the end of the pipe that its output comes from. */
 typedef struct child {
   pid_t pid;
+  int pidfd; /* readable once it has ended; -1 where the system has none */
   int output;
   int64_t deadline_ms; /* negative: none */
   bool ended;
   int exit_code; /* -1 until it is known */
   bool timed_out;
 } child;
+
+static int open_pidfd(pid_t pid) {
+#ifdef SYS_pidfd_open
+  return (int)syscall(SYS_pidfd_open, pid, 0);
+#else
+  (void)pid;
+  return -1;
+#endif
+}
 
 /* Notices its end; waits for that where `may_block`. */
 static void reap(child* self, bool may_block) {
@@ -126,9 +137,10 @@ static bool read_some(child* self, size_t most_bytes, ons__string* output) {
 static void follow(child* self, ons__string* output) {
   enum { OPEN_MS = 20, CLOSED_MS = 2 };
   while (!self->ended) {
-    struct pollfd entry = {.fd = self->output, .events = POLLIN};
-    bool is_ready = poll(&entry, 1, self->output < 0 ? CLOSED_MS : OPEN_MS) > 0;
-    bool is_closed = is_ready && !read_some(self, SIZE_MAX, output);
+    struct pollfd entries[] = {{.fd = self->output, .events = POLLIN},
+                               {.fd = self->pidfd, .events = POLLIN}};
+    bool is_ready = poll(entries, 2, self->output < 0 ? CLOSED_MS : OPEN_MS) > 0;
+    bool is_closed = is_ready && entries[0].revents && !read_some(self, SIZE_MAX, output);
     if (is_closed) self->output = -1; /* poll passes over it */
     reap(self, is_closed && self->deadline_ms < 0);
     if (!self->ended && self->deadline_ms >= 0 && now_ms() >= self->deadline_ms) {
@@ -176,7 +188,9 @@ ons_status ons__process_run(const ons_allocator* allocator, const char* const* a
                             ons_error* error) {
   ons_status status = ONS_STATUS_OK;
   int ends[2] = {-1, -1}, input_fd = -1;
-  child self = {.exit_code = -1, .deadline_ms = timeout_ms ? now_ms() + timeout_ms : -1};
+  child self = {.pidfd = -1,
+                .exit_code = -1,
+                .deadline_ms = timeout_ms ? now_ms() + timeout_ms : -1};
   ons__string output, temp;
   ons__string_init(&output, allocator);
   ons__string_init(&temp, allocator);
@@ -200,6 +214,7 @@ ons_status ons__process_run(const ons_allocator* allocator, const char* const* a
     close(ends[1]);
     ends[1] = -1;
     self.output = ends[0];
+    self.pidfd = open_pidfd(self.pid);
     follow(&self, &output);
     out_result->exit_code = self.exit_code;
     out_result->timed_out = self.timed_out;
@@ -207,6 +222,7 @@ ons_status ons__process_run(const ons_allocator* allocator, const char* const* a
     out_result->output = ons__string_take(&output);
     if (!out_result->output) status = ons__error_no_memory(error);
   }
+  close_if_open(self.pidfd);
   close_if_open(ends[0]);
   close_if_open(ends[1]);
   close_if_open(input_fd);

@@ -42,12 +42,14 @@ def test_explicit_streams(mod: ons.Module, torch: Any) -> None:
     stream = torch.cuda.Stream()
     torch.cuda.synchronize()
     with pytest.raises(ons.OrderError):
-        mod.scale[grid(N), 256, 0, stream](2.0, x, x, N)
+        mod.scale.launch((2.0, x, x, N), grid=grid(N), block=256, stream=stream, order="strict")
+    mod.scale[grid(N), 256, 0, stream](2.0, x, x, N)
     with torch.cuda.stream(stream):
         mod.scale[grid(N), 256, 0, stream](2.0, x, x, N)
         mod.scale[grid(N), 256, 0, stream.cuda_stream](2.0, x, x, N)
-    stream.synchronize()
-    assert (x == 4).all()
+    with ons.use_stream(stream):
+        mod.scale[grid(N), 256](2.0, x, x, N)
+    assert (x == 16).all()
 
 
 def test_no_synchronisation(mod: ons.Module, torch: Any) -> None:
@@ -148,3 +150,24 @@ def test_second_device(mod: ons.Module, torch: Any) -> None:
 def test_zero_sizes(mod: ons.Module, torch: Any) -> None:
     x = torch.empty(1, 8, 0, 128, device="cuda")
     assert mod.scale[0, 256](2.0, x, ons.like(x), 0).shape == x.shape
+
+
+def test_torch_is_not_asked_for_its_marks(mod: ons.Module, torch: Any) -> None:
+    """They are read in place; were their places not found, torch would be asked by name."""
+
+    class Loud(torch.Tensor):
+        def is_neg(self) -> bool:
+            raise AssertionError("asked")
+
+        is_conj = is_neg
+
+        @property
+        def requires_grad(self) -> bool:
+            raise AssertionError("asked")
+
+    out, x = torch.zeros(4, device="cuda"), torch.ones(4, device="cuda").as_subclass(Loud)
+    for _ in range(2):
+        mod.scale[1, 32](2.0, x, out, 4)
+    assert out.tolist() == [2] * 4
+    with pytest.raises(ons.ArgumentError, match="asked"):
+        mod.scale[1, 32](2.0, torch._neg_view(x), out, 4)

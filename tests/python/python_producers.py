@@ -51,6 +51,18 @@ class BrokenProducer(DLPackProducer):
         raise self.error
 
 
+class HalfWay(DLPackProducer):
+    """Raises when its capsule is made already; `kept` says whether that lives on."""
+
+    kept = True
+
+    def __dlpack__(self, **options: Any) -> Any:
+        super().__dlpack__(**options)
+        if not self.kept:
+            self.capsules.clear()
+        raise BufferError("changed its mind")
+
+
 class WrongAnswer(DLPackProducer):
     """Answers with what is no capsule, or a used one."""
 

@@ -6,11 +6,23 @@ Kernels are compiled by the real NVRTC and recorded instead of run (cases 4 and 
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
-from python_producers import ArrayInterface, DLPackProducer, OldestProducer, OldProducer
+from python_producers import (
+    ArrayInterface,
+    BrokenProducer,
+    DLPackProducer,
+    HalfWay,
+    OldestProducer,
+    OldProducer,
+)
 
 import onstream as ons
 
@@ -69,6 +81,14 @@ class Sim:
         records = [self.lib.sim_record_at(ctypes.c_size_t(i)).contents for i in range(count)]
         return [r for r in records if r.function.startswith(b"cuLaunch")]
 
+    def enqueued(self) -> list[tuple[str, int]]:
+        """What was put on streams, in order: ("record" | "wait" | "launch", stream)."""
+        verbs = {b"cuEventRecord": "record", b"cuStreamWaitEvent": "wait",
+                 b"cuLaunchKernelEx": "launch"}  # fmt: skip
+        count = self.lib.sim_record_count()
+        records = [self.lib.sim_record_at(ctypes.c_size_t(i)).contents for i in range(count)]
+        return [(verbs[r.function], r.stream or 0) for r in records if r.function in verbs]
+
     def launch(self) -> Record:
         launches = self.launches()
         assert len(launches) == 1, [r.function for r in launches]
@@ -122,7 +142,7 @@ class Arrays:
         self.type = producer.make_type(slot, **options)
         self.use(self.stream)
 
-    def use(self, stream: int, fails: bool = False) -> None:
+    def use(self, stream: int, fails: int = 0) -> None:
         self.stream = stream
         self.producer.set_stream(self.slot, stream, fails)
 
@@ -137,6 +157,14 @@ def arrays(producer: Any, sim: Sim) -> Arrays:
 
 def launch(mod: ons.Module, x: Any, out: Any, *, stream: Any = None) -> Any:
     return mod.scale[3, 32, 0, stream](2.0, x, out, 77)
+
+
+def joined(stream: int | None, *others: int) -> list[tuple[str, int]]:
+    """What a launch on `stream` enqueues when its arrays are on the others, too."""
+    own = (stream or 0) if stream != 1 else stream
+    before = [step for other in others for step in (("record", other), ("wait", own))]
+    after = [("wait", other) for other in others]
+    return [*before, ("launch", own), ("record", own), *after]
 
 
 # ---- where a launch goes -------------------------------------------------------------------------------
@@ -226,11 +254,10 @@ STREAMS = [int, Protocol, ProtocolAttribute, TorchStream, CupyStream, NumbaStrea
 def test_explicit_streams(mod: ons.Module, sim: Sim, arrays: Arrays, kind: Any) -> None:
     launch(mod, arrays(), arrays(), stream=kind(arrays.stream))
     assert sim.launch().stream == arrays.stream
-    with pytest.raises(ons.OrderError, match=f"{arrays.stream:#x}"):
-        launch(mod, arrays(), arrays(), stream=kind(sim.stream()))
-    with pytest.raises(ons.OrderError):
-        launch(mod, arrays(), arrays(), stream=kind(0))
-    assert len(sim.launches()) == 1
+    for other in (sim.stream(), 0):
+        sim.clear()
+        launch(mod, arrays(), arrays(), stream=kind(other))
+        assert sim.enqueued() == joined(other, arrays.stream)
 
 
 @pytest.mark.parametrize("kind", STREAMS)
@@ -262,9 +289,9 @@ def test_default_streams(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
             launch(mod, arrays(), arrays(), stream=stream)
         assert len(sim.launches()) == len(same)
         for stream in others:
-            with pytest.raises(ons.OrderError):
-                launch(mod, arrays(), arrays(), stream=stream)
-        assert len(sim.launches()) == len(same)
+            sim.clear()
+            launch(mod, arrays(), arrays(), stream=stream)
+            assert sim.enqueued() == joined(stream, own)
 
 
 @pytest.mark.parametrize(
@@ -300,16 +327,42 @@ def test_streams_that_are_none(
 # ---- what is refused -------------------------------------------------------------------------------------
 
 
-def test_two_streams_are_refused(mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any) -> None:
+def test_strict_refuses_two_streams(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
     others = Arrays(producer, sim, slot=1)
+
+    def strict(x: Any, out: Any, **options: Any) -> None:
+        mod.scale.launch((2.0, x, out, 4), grid=1, block=1, order="strict", **options)
+
     with pytest.raises(ons.OrderError, match=r"argument 3 .'out'.*0x") as caught:
-        launch(mod, arrays(), others())
+        strict(arrays(), others())
     assert f"{others.stream:#x}" in str(caught.value) and f"{arrays.stream:#x}" in str(caught.value)
     with pytest.raises(ons.OrderError):
-        launch(mod, arrays(), arrays(), stream=sim.stream())
-    assert sim.launches() == []
+        strict(arrays(), arrays(), stream=sim.stream())
+    assert sim.enqueued() == []
     others.use(arrays.stream)
+    strict(arrays(), others())
+    assert sim.enqueued() == [("launch", arrays.stream)]
+
+
+def test_the_default_order_is_set(mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any) -> None:
+    others = Arrays(producer, sim, slot=1)
+    ons.set_order("strict")
+    try:
+        with pytest.raises(ons.OrderError):
+            launch(mod, arrays(), others())
+        mod.scale.launch((2.0, arrays(), others(), 4), grid=1, block=1, order="join")
+    finally:
+        ons.set_order(None)
+    sim.clear()
     launch(mod, arrays(), others())
+    assert sim.enqueued() == joined(arrays.stream, others.stream)
+    for wrong in ("joint", 1, b"join", "JOIN"):
+        with pytest.raises(ValueError, match="'join', 'strict' or 'trust'"):
+            ons.set_order(wrong)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="'join', 'strict' or 'trust'"):
+            mod.scale.launch((2.0, None, None, 4), grid=1, block=1, order=wrong)  # type: ignore[arg-type]
 
 
 def test_host_arrays_among_device_arrays(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
@@ -346,16 +399,67 @@ def test_host_scalars_among_device_arrays(mod: ons.Module, sim: Sim, arrays: Arr
     assert sim.launch().value(0) == int.from_bytes(np.float32(2).tobytes(), "little")
 
 
-def test_failing_stream_queries(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
-    arrays.use(0, fails=True)
-    with pytest.raises(ons.ArgumentError, match="no stream today"):
+@pytest.mark.parametrize(
+    ("fails", "words"), [(1, "no stream today"), (2, "failed without an exception")]
+)
+def test_failing_stream_queries(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any, fails: int, words: str
+) -> None:
+    stream = arrays.stream
+    launch(mod, arrays(), arrays())
+    sim.clear()
+    arrays.use(0, fails)
+    with pytest.raises(ons.ArgumentTypeError, match=f"'scale'.*'x'.*stream query.*{words}") as e:
         launch(mod, arrays(), arrays())
+    assert isinstance(e.value.__cause__, RuntimeError)
+    with pytest.raises(ons.ArgumentTypeError, match=f"'out'.*{words}"):
+        launch(mod, None, arrays())
+    with pytest.raises(ons.ArgumentTypeError, match=f"'out'.*{words}"):
+        launch(mod, None, ons.like(arrays()))
+    assert sim.launches() == [] and producer.counts(0)["allocations"] == 0
+    arrays.use(stream)
+    launch(mod, arrays(), arrays())
+    assert sim.launch().stream == stream
+
+
+def test_a_table_without_a_stream_slot(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    """Nothing tells the stream of its arrays: they are not launched on any."""
+    silent = Arrays(producer, sim, slot=1, null=("stream",))
+    with pytest.raises(ons.OrderError, match="'scale'.*'x'.*unknown stream.*__dlpack__"):
+        launch(mod, silent(), arrays())
+    with pytest.raises(ons.OrderError, match="'scale'.*'out'.*unknown stream"):
+        launch(mod, arrays(), silent())
+    assert sim.launches() == [] and producer.counts(1)["queries"] == 0
+
+
+def test_a_table_without_a_stream_slot_gives_way_to_dlpack(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    class Both(producer.make_type(1, null=("stream",))):  # type: ignore[misc]
+        asked: list[Any] = []
+
+        def __dlpack_device__(self) -> Any:
+            return self.device_type, self.device_id
+
+        def __dlpack__(self, **options: Any) -> Any:
+            self.asked.append(options)
+            return producer.capsule(self, True)
+
+    x = Both(0x9000, (4,), device=CUDA)
+    launch(mod, x, arrays())
+    assert x.asked == [{"stream": arrays.stream, "max_version": (1, 3)}]
+    assert sim.launch().stream == arrays.stream and sim.launch().value(1) == 0x9000
+    assert producer.counts(1)["borrows"] == producer.counts(1)["takes"] == 0
 
 
 @pytest.mark.parametrize("key", [(2**32 - 1, 1), ((1, 65536), 1), ((1, 1, 65536), 1), (1, 1025),
                                  (1, (1, 1, 65)), (1, 1, 1 << 20)])  # fmt: skip
 def test_limits(mod: ons.Module, sim: Sim, arrays: Arrays, key: Any) -> None:
-    with pytest.raises(ons.ArgumentValueError, match=r"limit is \d+|device has \d+"):
+    with pytest.raises(
+        ons.ArgumentValueError, match=r"'scale'.*(limit is \d+; |device has \d+: )(use|launch|ask)"
+    ):
         mod.scale[key](2.0, arrays(), arrays(), 0)
     assert sim.launches() == []
 
@@ -434,6 +538,43 @@ def test_capsules_live_until_the_kernel_is_done(
     assert producer.counts()["handed_out"] == producer.counts()["deleted"] == 1
 
 
+@pytest.mark.parametrize("major", [0, 2])
+def test_capsules_of_a_foreign_version(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any, major: int
+) -> None:
+    p = DLPackProducer(producer, arrays(major=major))
+    with pytest.raises(ons.ArgumentTypeError, match=f"'x'.*version {major};.*update"):
+        launch(mod, p, arrays())
+    assert sim.launches() == []
+    assert producer.counts()["handed_out"] == producer.counts()["deleted"] == 1
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("versioned", [True, False])
+def test_capsules_whose_producer_raises(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any, versioned: bool, kept: bool
+) -> None:
+    p = HalfWay(producer, arrays(), versioned=versioned)
+    p.kept = kept
+    with pytest.raises(ons.ArgumentTypeError, match="'x'.*changed its mind"):
+        launch(mod, p, arrays())
+    assert sim.launches() == [] and producer.counts()["deleted"] == (0 if kept else 1)
+    del p
+    gc.collect()
+    assert producer.counts()["handed_out"] == producer.counts()["deleted"] == 1
+
+
+def test_errors_inside_a_producer_are_shown(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    for kind in (TypeError, RuntimeError):
+        p = BrokenProducer(producer, arrays(), kind("inside"))
+        with pytest.raises(ons.ArgumentTypeError, match=f"'x'.*{kind.__name__}: inside"):
+            launch(mod, p, arrays())
+        assert p.asked == [{"stream": arrays.stream, "max_version": (1, 3)}]
+    assert sim.launches() == []
+
+
 def test_capsules_of_refused_launches(
     mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
 ) -> None:
@@ -486,9 +627,10 @@ def test_array_interface_streams(mod: ons.Module, sim: Sim, arrays: Arrays, prod
     assert sim.launch().stream == arrays.stream
     assert sim.launch().value(1) == 0x8000
     assert x.asked == []
-    other = with_device(producer, arrays(), sim.stream())
-    with pytest.raises(ons.OrderError):
-        launch(mod, x, other)
+    stream = sim.stream()
+    sim.clear()
+    launch(mod, x, with_device(producer, arrays(), stream))
+    assert sim.enqueued() == joined(arrays.stream, stream)
 
 
 def test_array_interface_without_a_stream(
@@ -560,6 +702,36 @@ def test_refusals_leave_the_capture_alive(
     assert sim.end(arrays.stream) == 1
 
 
+class ArrayImpl(DLPackProducer):
+    """Passes for an array of JAX."""
+
+
+ArrayImpl.__module__ = "jaxlib._jax"
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_jax_arrays_in_a_capture_of_another_library(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any, first: bool
+) -> None:
+    x = ArrayImpl(producer, arrays())
+    pair = ons.Module("__global__ void pair(const float* a, const float* b) {}").pair
+    pair.prepare("cuda:0")
+    sim.begin(arrays.stream)
+    args = (x, arrays()) if first else (arrays(), x)
+    name = "argument 1 .'a'" if first else "argument 2 .'b'"
+    with pytest.raises(
+        ons.OrderError, match=f"'pair', {name}.*stream {arrays.stream:#x} is being captured"
+    ) as caught:
+        pair[1, 1](*args)
+    assert "unknown" in str(caught.value) and "untouched" in str(caught.value)
+    assert x.asked == [], "JAX was not touched"
+    assert sim.alive(arrays.stream)
+    pair[1, 1](arrays(), arrays())
+    assert sim.end(arrays.stream) == 1
+    pair[1, 1](*args)
+    assert [a["stream"] for a in x.asked] == [arrays.stream]
+
+
 def test_known_producers_are_borrowed_in_a_capture(
     mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
 ) -> None:
@@ -567,6 +739,127 @@ def test_known_producers_are_borrowed_in_a_capture(
     sim.begin(arrays.stream)
     launch(mod, x, x)
     assert sim.end(arrays.stream) == 1
+
+
+# ---- order ---------------------------------------------------------------------------------------------------------
+
+
+def test_two_streams_are_joined(mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any) -> None:
+    others = Arrays(producer, sim, slot=1)
+    launch(mod, arrays(), others())
+    assert sim.enqueued() == joined(arrays.stream, others.stream)
+    sim.clear()
+    launch(mod, others(), arrays())
+    assert sim.enqueued() == joined(others.stream, arrays.stream)
+    assert sim.calls("cuEventCreate") == 0, "events are reused"
+    sim.clear()
+    third = sim.stream()
+    launch(mod, arrays(), others(), stream=third)
+    assert sim.enqueued() == joined(third, arrays.stream, others.stream)
+    for name in ("cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize"):
+        assert sim.calls(name) == 0, name
+
+
+def test_trust_joins_nothing(mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any) -> None:
+    stream = sim.stream()
+
+    def trust(x: Any, out: Any) -> list[tuple[str, int]]:
+        sim.clear()
+        mod.scale.launch((2.0, x, out, 4), grid=1, block=1, stream=stream, order="trust")
+        return sim.enqueued()
+
+    assert trust(arrays(), arrays()) == [("launch", stream)]
+    unknown = DLPackProducer(producer, arrays())
+    kept = [("launch", stream), ("record", stream)]
+    assert trust(arrays(), unknown) == kept, "the caller vouches for a write, too"
+    assert unknown.asked == [{"stream": -1, "max_version": (1, 3)}], "nobody waits"
+
+
+def test_use_stream(mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any) -> None:
+    outer, inner, given = sim.stream(), sim.stream(), sim.stream()
+
+    def where(**options: Any) -> int:
+        sim.clear()
+        launch(mod, arrays(), arrays(), **options)
+        record = sim.launch()
+        assert record.stream is not None
+        handle: int = record.stream
+        return handle
+
+    with ons.use_stream(TorchStream(outer)) as stream:
+        assert stream.cuda_stream == outer
+        assert where() == outer
+        assert sim.enqueued() == joined(outer, arrays.stream)
+        assert where(stream=given) == given
+        with ons.use_stream(inner):
+            assert where() == inner
+            with ons.use_stream(None):
+                assert where() == arrays.stream
+        assert where() == outer
+        unknown = DLPackProducer(producer, arrays())
+        launch(mod, unknown, arrays())
+        assert [a["stream"] for a in unknown.asked] == [outer]
+    assert where() == arrays.stream
+    with pytest.raises(ZeroDivisionError), ons.use_stream(inner):
+        1 / 0  # noqa: B018
+    assert where() == arrays.stream
+
+
+def test_use_stream_is_of_a_device(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    second = sim.stream(device=1)
+    mod.scale.prepare("cuda:1")
+    first = sim.stream()
+    with ons.use_stream(second, device="cuda:1"), ons.use_stream(first, device="cuda:0"):
+        sim.clear()
+        launch(mod, arrays(), arrays())
+        assert sim.launch().stream == first
+        arrays.use(sim.stream(device=1))
+        sim.clear()
+        launch(mod, arrays(device=(2, 1)), arrays(device=(2, 1)))
+        assert sim.launch().stream == second
+
+
+def test_use_stream_is_of_a_thread(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    seen: list[int | None] = []
+
+    def work() -> None:
+        sim.clear()
+        launch(mod, arrays(), arrays())
+        seen.append(sim.launch().stream)
+
+    with ons.use_stream(sim.stream()):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert seen == [arrays.stream]
+
+
+def test_use_stream_is_left_in_order(sim: Sim) -> None:
+    outer, inner = ons.use_stream(sim.stream()), ons.use_stream(sim.stream())
+    outer.__enter__()
+    with pytest.raises(RuntimeError, match="entered already"):
+        outer.__enter__()
+    inner.__enter__()
+    with pytest.raises(RuntimeError, match="reverse order"):
+        outer.__exit__()
+    inner.__exit__()
+    outer.__exit__()
+    with pytest.raises(RuntimeError, match="reverse order"):
+        outer.__exit__()
+    for wrong in (-1, True, "0", object()):
+        with pytest.raises((TypeError, ValueError), match="stream"):
+            ons.use_stream(wrong)
+    with pytest.raises(ValueError, match="GPU"):
+        ons.use_stream(sim.stream(), device="cpu")
+
+
+def test_use_stream_leaves_the_cpu_alone(mod: ons.Module, sim: Sim) -> None:
+    np = pytest.importorskip("numpy")
+    x, out = np.ones(4, np.float32), np.zeros(4, np.float32)
+    with ons.use_stream(sim.stream()):
+        mod.scale[1, 4](2.0, x, out, 4)
+    assert out.tolist() == [2, 2, 2, 2]
+    assert sim.enqueued() == []
 
 
 # ---- outputs -------------------------------------------------------------------------------------------------------
@@ -621,16 +914,28 @@ def test_outputs_may_be_the_only_arrays(
     assert sim.launch().stream_context == sim.lib.sim_primary_context(device)
 
 
-def test_outputs_of_two_streams_are_refused_before_they_are_made(
+def test_outputs_are_joined_with_the_stream_they_are_allocated_on(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    others = Arrays(producer, sim, slot=1)
+    launch(mod, arrays(), ons.like(others()))
+    assert sim.enqueued() == joined(arrays.stream, others.stream)
+    kernel = mod["fill<float>"]
+    kernel.prepare("cuda:0")
+    for order in ("join", "trust"):
+        sim.clear()
+        kernel.launch((2.0, ons.like(arrays())), grid=1, block=1, stream=others.stream, order=order)
+        assert sim.enqueued() == joined(others.stream, arrays.stream)
+
+
+def test_strict_refuses_outputs_before_they_are_made(
     mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
 ) -> None:
     others = Arrays(producer, sim, slot=1)
     with pytest.raises(ons.OrderError, match="'out'"):
-        launch(mod, arrays(), ons.like(others()))
-    with pytest.raises(ons.OrderError, match="'out'"):
-        mod["fill<float>"][1, 1, 0, others.stream](2.0, ons.like(arrays()))
+        mod.scale.launch((2.0, arrays(), ons.like(others()), 4), grid=1, block=1, order="strict")
     assert producer.counts(0)["allocations"] == producer.counts(1)["allocations"] == 0
-    assert sim.launches() == []
+    assert sim.enqueued() == []
 
 
 def test_outputs_of_another_device_are_refused(
@@ -706,11 +1011,68 @@ def test_many_outputs_of_a_table_without_borrowing(sim: Sim, producer: Any) -> N
     assert producer.counts()["handed_out"] == producer.counts()["deleted"] > 2 * count
 
 
+# ---- headers ---------------------------------------------------------------------------------------------------------
+
+INCLUDING = {
+    "cuda_fp16.h": "__half h = __float2half(1.f); x[0] = (int)__half2float(h);",
+    "cuda_bf16.h": "__nv_bfloat16 h = __float2bfloat16(1.f); x[0] = (int)__bfloat162float(h);",
+    "cuda_fp8.h": "__nv_fp8_e4m3 h(1.f); x[0] = (int)(float)h;",
+    "cstdint": "std::int64_t i = 1; x[0] = (int)i;",
+    "cuda/std/array": "cuda::std::array<int, 2> a = {1, 2}; x[0] = a[1];",
+    "cuda/std/complex": "cuda::std::complex<float> c(1, 2); x[0] = (int)c.real();",
+    "cooperative_groups.h": "x[0] = cooperative_groups::this_thread_block().thread_rank();",
+}
+
+
+@pytest.mark.parametrize("header", list(INCLUDING))
+def test_headers_are_found(sim: Sim, header: str) -> None:
+    pathfinder = pytest.importorskip("cuda.pathfinder")
+    if not all(pathfinder.find_nvidia_header_directory(name) for name in ("cudart", "cccl")):
+        pytest.skip("neither a toolkit nor the wheels are here")
+    ons.Module(
+        f"#include <{header}>\n__global__ void k(int* x) {{ {INCLUDING[header]} }}"
+    ).k.prepare("cuda:0")
+
+
+def test_missing_headers_say_what_brings_them(tmp_path: Path) -> None:
+    brought = {
+        "cuda_fp16.h": "nvidia-cuda-runtime",
+        "cuda/std/array": "nvidia-cuda-cccl",
+        "cooperative_groups.h": "nvidia-cuda-runtime",
+        "curand_kernel.h": "nvidia-curand",
+        "vector": "cuda/std",
+    }
+    code = """if True:
+        import sys
+        import onstream as ons
+        for header in sys.argv[1:]:
+            try:
+                ons.Module(f"#include <{header}>\\n__global__ void k() {{}}").k.prepare("cuda:0")
+                print("compiled")
+            except ons.CompileError as error:
+                print(error)
+        """
+    result = subprocess.run(
+        [sys.executable, "-c", code, *brought],
+        env={**os.environ, "ONSTREAM_CUDA_INCLUDE": str(tmp_path)},
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for text, (header, package) in zip(result.stdout.splitlines(), brought.items(), strict=True):
+        assert text.startswith("kernel.cu:1: ") and f'"{header}"' in text, text
+        assert package in text and ("ONSTREAM_CUDA_INCLUDE" in text or header == "vector"), text
+
+
 # ---- devices --------------------------------------------------------------------------------------------------------
 
 
 def test_the_first_gpu_is_the_default(mod: ons.Module, sim: Sim) -> None:
     assert mod.scale.attributes()["max_threads_per_block"] == 1024
+
+
+def test_missing_devices(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    with pytest.raises(ons.UnavailableError, match="no cuda:7.*2 GPUs"):
+        launch(mod, arrays(device=(2, 7)), arrays(device=(2, 7)))
 
 
 def test_driver_errors(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
@@ -719,3 +1081,36 @@ def test_driver_errors(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
     with pytest.raises(ons.DeviceError, match="scale.*719") as caught:
         launch(mod, arrays(), arrays())
     assert caught.value.code == 719 and "cuLaunch" in caught.value.name
+
+
+def test_a_launch_that_the_driver_fails_is_not_tried_again(
+    mod: ons.Module, sim: Sim, arrays: Arrays
+) -> None:
+    launcher, x, out = mod.scale[3, 32], arrays(4), arrays(5)
+    for _ in range(2):
+        launcher(2.0, x, out, 77)
+    for code, error in ((719, ons.DeviceError), (2, MemoryError)):
+        sim.clear()
+        sim.lib.sim_inject(b"cuLaunchKernelEx", 1, code)
+        with pytest.raises(error, match=f"scale.*{code}"):
+            launcher(2.0, x, out, 77)
+        assert sim.calls("cuLaunchKernelEx") == 1
+    before = arrays.producer.counts(0)["borrows"]
+    with pytest.raises(ons.ArgumentError, match="argument 4"):
+        mod.scale[3, 32](2.0, x, out, 2**63 - 1 + 1)
+    with pytest.raises(ons.ArgumentError, match="block.y"):
+        mod.scale[3, (32, 2048)](2.0, x, out, 77)
+    assert arrays.producer.counts(0)["borrows"] - before == 6, "only the first is done again"
+
+
+def test_the_first_tensor_need_not_be_at_the_first_pointer(
+    mod: ons.Module, sim: Sim, arrays: Arrays
+) -> None:
+    mod.is_null.prepare("cuda:0")
+    out = arrays(dtype=(0, 32, 1))
+    for _ in range(3):
+        sim.clear()
+        mod.is_null[1, 1](None, out)
+        record = sim.launch()
+        assert record.stream == arrays.stream
+        assert record.value(0) == 0 and record.value(1) == out.data

@@ -136,6 +136,21 @@ def test_compile_error() -> None:
         assert "no_such_name" in caught.value.log
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("__global__ void k(int& x) {}", "'k'.*parameter 1 .int&.*declare"),
+        ("__global__ int k() { return 1; }", "'k'.*returns int; declare"),
+    ],
+)
+def test_what_cannot_be_done_is_an_error_of_its_own(source: str, words: str) -> None:
+    with pytest.raises(ons.UnsupportedError, match=words) as caught:
+        ons.Module(source).k.prepare("cpu")
+    assert isinstance(caught.value, NotImplementedError)
+    assert isinstance(caught.value, ons.Error)
+    assert not isinstance(caught.value, ons.UnavailableError)
+
+
 def test_template_that_does_not_compile(mod: ons.Module) -> None:
     with pytest.raises(ons.Error, match="no_such_type|copy"):
         mod["copy<no_such_type>"][1, 1](1)
@@ -153,8 +168,37 @@ def test_argument_counts(mod: ons.Module, x: Any) -> None:
 
 def test_keywords_are_refused(mod: ons.Module, x: Any) -> None:
     mod.scale.prepare("cpu")
-    with pytest.raises(ons.ArgumentTypeError, match=r"'n'|scale\(float a"):
+    with pytest.raises(
+        ons.ArgumentTypeError, match=r"'scale'.*keyword 'n'; pass.*by position: scale\(float a"
+    ):
         mod.scale[1, 1](2.0, x, x, n=4)
+    with pytest.raises(ons.ArgumentTypeError, match=r"'axpy'.*keyword 'stream'; pass"):
+        ons.Module(mod.source).axpy[1, 1](2.0, x, stream=3)
+
+
+@pytest.mark.parametrize(
+    ("args", "options", "words"),
+    [
+        (((),), {"grid": 1, "block": 1, "blocks": 1}, "blocks"),
+        (((),), {"grid": 1}, "launch.. needs"),
+        ((), {"grid": 1, "block": 1}, "args"),
+        (((), 1, 1), {}, "positional"),
+        ((5,), {"grid": 1, "block": 1}, "int.*iterable"),
+    ],
+)
+def test_malformed_calls_of_launch(mod: ons.Module, args: Any, options: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=f"'scale'.*{words}.*grid=.*block="):
+        mod.scale.launch(*args, **options)
+
+
+class RaisingArguments:
+    def __iter__(self) -> Any:
+        raise TypeError("inside")
+
+
+def test_errors_inside_the_arguments_of_launch_are_shown(mod: ons.Module) -> None:
+    with pytest.raises(TypeError, match="^inside$"):
+        mod.scale.launch(RaisingArguments(), grid=1, block=1)
 
 
 def test_calls_without_brackets(mod: ons.Module, x: Any) -> None:
@@ -219,10 +263,18 @@ def test_grids_and_blocks(mod: ons.Module, grid: Any, block: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", [(1, 1025), (1, (1, 1, 65)), (1, (32, 32, 2)), (1, 0), (1, 1, 1 << 30)]
+    ("key", "words"),
+    [
+        ((1, 1025), r"block\.x is 1025.*limit is 1024; use smaller blocks"),
+        ((1, (1, 1, 65)), r"block\.z is 65.*limit is 64; use smaller blocks"),
+        ((1, (32, 32, 2)), "threads per block is 2048.*limit is 1024; use smaller blocks"),
+        ((1, 0), r"block\.x is 0.*make the grid 0"),
+        (((1, 1 << 20), 1), r"grid\.y is 1048576.*limit is 65535; launch fewer blocks"),
+        ((1, 1, 1 << 30), "1073741824 bytes.*: ask for"),
+    ],
 )
-def test_launch_limits(mod: ons.Module, x: Any, key: Any) -> None:
-    with pytest.raises(ons.ArgumentValueError, match=r"scale.*\d"):
+def test_launch_limits(mod: ons.Module, x: Any, key: Any, words: str) -> None:
+    with pytest.raises(ons.ArgumentValueError, match=f"'scale'.*{words}"):
         mod.scale[key](2.0, x, x, 0)
 
 
@@ -237,7 +289,7 @@ def test_zero_grid_is_no_launch_but_checked(mod: ons.Module, x: Any) -> None:
 def test_launch_method(mod: ons.Module, x: Any) -> None:
     mod.scale.launch([2.0, x, x, 4], grid=1, block=(4, 1), shared=0, stream=None)
     np.testing.assert_array_equal(x, 2 * np.arange(4))
-    for options in ({}, {"grid": 1}, {"grid": 1, "block": 1, "order": "any"}):
+    for options in ({}, {"grid": 1}, {"grid": 1, "block": 1, "nothing": 1}):
         with pytest.raises(TypeError):
             mod.scale.launch([2.0, x, x, 4], **options)
     with pytest.raises(TypeError):
@@ -281,6 +333,14 @@ class Attribute:
         self.__dict__.update(attributes)
 
 
+class Memory:
+    """Buffers have addresses, too."""
+
+    ptr = handle = 5
+
+    def __dlpack__(self, **_: Any) -> None: ...
+
+
 @pytest.mark.parametrize(
     "stream",
     [
@@ -297,6 +357,7 @@ class Attribute:
         Attribute(handle=5),
         Attribute(handle=ctypes.c_void_p(5)),
         Attribute(handle=ctypes.c_void_p(None)),
+        Attribute(native_handle=5, device=Attribute(type="cuda")),
     ],
 )
 def test_streams_that_are_taken(mod: ons.Module, stream: Any) -> None:
@@ -320,6 +381,11 @@ def test_streams_that_are_taken(mod: ons.Module, stream: Any) -> None:
         (Protocol((0,)), TypeError),
         (Protocol((0, -1)), ValueError),
         (Protocol((0, 1.0)), TypeError),
+        (Memory(), TypeError),
+        (Attribute(native_handle=5), TypeError),
+        (Attribute(native_handle=5, device=Attribute(type="xpu")), TypeError),
+        (np.zeros(1), TypeError),
+        (np.int64(5), TypeError),
     ],
 )
 def test_streams_that_are_not(mod: ons.Module, stream: Any, error: Any) -> None:
@@ -327,6 +393,28 @@ def test_streams_that_are_not(mod: ons.Module, stream: Any, error: Any) -> None:
         mod.scale[1, 1, 0, stream]
     with pytest.raises(error, match="stream"):
         mod.scale.launch([], grid=1, block=1, stream=stream)
+
+
+def sycl_queues() -> Any:
+    """dpctl's queue; its capsule, as DLPack for SYCL names it; torch.xpu.Stream (torch 2.13)."""
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = (
+        ctypes.py_object,
+        (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p),
+    )
+    yield type("SyclQueue", (), {"__module__": "dpctl._sycl_queue"})()
+    yield new(16, b"SyclQueueRef", None)
+    yield new(16, b"used_SyclQueueRef", None)
+    yield Attribute(sycl_queue=16, device=Attribute(type="xpu"))
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_queues_of_another_platform(mod: ons.Module, index: int) -> None:
+    queue = list(sycl_queues())[index]
+    with pytest.raises(TypeError, match="'scale': stream is a .*queue of SYCL"):
+        mod.scale[1, 1, 0, queue]
+    with pytest.raises(TypeError, match="queue of SYCL"):
+        ons.use_stream(queue)
 
 
 @pytest.mark.parametrize("stream", [0, 5, 1 << 40])

@@ -1,4 +1,4 @@
-"""Runs simgpu_cases.py in a process whose CUDA driver is the stand-in."""
+"""Runs simgpu_*.py in a process each whose CUDA driver is the stand-in."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import pytest
 HERE = Path(__file__).parent
 
 
-def test_cuda_on_the_stand_in_driver() -> None:
+@pytest.mark.parametrize("cases", ["simgpu_cases.py", "simgpu_graph.py", "simgpu_producers.py",
+                                   "simgpu_tensors.py"])  # fmt: skip
+def test_cuda_on_the_stand_in_driver(cases: str) -> None:
     driver = os.environ.get("ONS_TEST_SIMGPU_PATH")
     if not driver:
         pytest.skip("ONS_TEST_SIMGPU_PATH does not name the stand-in driver")
     result = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        + ["-p", "no:randomly", "--tb=short", str(HERE / "simgpu_cases.py")],
+        + ["-p", "no:randomly", "--tb=short", str(HERE / cases)],
         env={**os.environ, "ONSTREAM_CUDA_DRIVER": driver, "SIMGPU_DEVICES": "2"},
         capture_output=True,
         text=True,

@@ -1,7 +1,8 @@
 /* What tests do to the machine, and what the other users of a device would do. */
 #include <pthread.h>
 
-#include "tests/simgpu/sim_state.h"
+#include "tests/simgpu/sim_graph.h"
+#include "tests/simgpu/sim_memory.h"
 
 enum { MAX_RANGES = 64 };
 
@@ -15,7 +16,8 @@ bool sim_is_pinned(uintptr_t address) {
   for (size_t i = 0; i < pinned_count; ++i) {
     if (address >= pinned[i].begin && address < pinned[i].end) return true;
   }
-  return false;
+  const sim_allocation* allocation = sim_find_allocation((const void*)address);
+  return allocation && allocation->kind == SIM_MEMORY_PINNED;
 }
 
 void sim_host_register(const void* pointer, size_t size_bytes) {
@@ -89,68 +91,134 @@ void sim_complete(void* handle) {
   pthread_mutex_lock(&sim.mutex);
   sim_stream* stream = find(handle);
   uint64_t reached = stream->enqueued;
+  size_t left = 0;
   for (size_t i = 0; i < stream->wait_count; ++i) {
-    const sim_wait* wait = &stream->waits[i];
-    bool satisfied = wait->other->completed >= wait->other_position;
-    if (!satisfied && wait->position < reached) reached = wait->position;
+    const sim_wait wait = stream->waits[i];
+    if (wait.other->completed >= wait.other_position) continue;
+    if (wait.position < reached) reached = wait.position;
+    stream->waits[left++] = wait;
   }
+  stream->wait_count = left;
   if (stream->completed < reached) stream->completed = reached;
   pthread_mutex_unlock(&sim.mutex);
 }
 
 void sim_capture_begin(void* handle, sim_capture_mode mode) {
   pthread_mutex_lock(&sim.mutex);
-  sim_stream* stream = find(handle);
-  if (stream == stream->context->legacy) sim_die("the legacy stream cannot be captured");
-  if (stream->capture_status) sim_die("the stream is being captured already");
-  stream->capture_status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  stream->capture_mode = mode;
-  stream->capture_thread = sim_thread();
-  stream->capture_id = ++sim.next_capture_id;
-  stream->graph = sim_new(SIM_GRAPH, sizeof(sim_graph));
+  CUresult result = sim_capture_start(find(handle), mode);
+  if (result) sim_die("a capture cannot begin: %d", (int)result);
   pthread_mutex_unlock(&sim.mutex);
 }
 
-int sim_capture_status(void* handle) { return find(handle)->capture_status; }
+int sim_capture_status(void* handle) {
+  const sim_capture* capture = find(handle)->capture;
+  return capture ? capture->status : CU_STREAM_CAPTURE_STATUS_NONE;
+}
 
 void* sim_capture_end(void* handle) {
   pthread_mutex_lock(&sim.mutex);
-  sim_stream* stream = find(handle);
-  if (!stream->capture_status) sim_die("the stream is not being captured");
-  if (stream->capture_thread != sim_thread() &&
-      stream->capture_mode != SIM_CAPTURE_RELAXED) {
-    sim_die("a capture ends on the thread it began on");
+  sim_graph* graph = NULL;
+  CUresult result = sim_capture_finish(find(handle), &graph);
+  if (result && result != CUDA_ERROR_STREAM_CAPTURE_INVALIDATED) {
+    sim_die("a capture cannot end: %d", (int)result);
   }
-  bool valid = stream->capture_status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
-  sim_graph* graph = stream->graph;
-  stream->capture_status = CU_STREAM_CAPTURE_STATUS_NONE;
-  stream->graph = NULL;
   pthread_mutex_unlock(&sim.mutex);
-  if (valid) return graph;
-  sim_graph_destroy(graph);
-  return NULL;
+  return graph;
 }
 
 size_t sim_graph_kernel_count(void* graph) {
   return ((sim_graph*)sim_check(graph, SIM_GRAPH))->kernel_count;
 }
 
-static void* run_destructors(void* argument) {
-  sim_graph* graph = argument;
-  sim_in_destructor = true;
-  for (size_t i = 0; i < graph->retained_count; ++i) {
-    sim_user_object* object = graph->retained[i];
-    if (--object->count) continue;
-    object->object.dead = true;
-    object->destroy(object->pointer);
-  }
-  return NULL;
+void sim_graph_destroy(void* handle) {
+  pthread_mutex_lock(&sim.mutex);
+  sim_graph_drop(sim_check(handle, SIM_GRAPH));
+  pthread_mutex_unlock(&sim.mutex);
 }
 
-void sim_graph_destroy(void* handle) {
-  sim_graph* graph = sim_check(handle, SIM_GRAPH);
-  graph->object.dead = true;
-  pthread_t thread;
-  if (pthread_create(&thread, NULL, run_destructors, graph)) sim_die("no thread");
-  pthread_join(thread, NULL);
+/* ---- programs ---- */
+
+static void forget_work_of(sim_object* object) {
+  void* itself = object;
+  if (object->kind == SIM_STREAM) {
+    sim_stream* stream = itself;
+    stream->chain = 0;
+    stream->enqueued = stream->completed = 0;
+    stream->wait_count = 0;
+  } else if (object->kind == SIM_EVENT) {
+    sim_event* event = itself;
+    event->stream = NULL;
+    event->op = NULL;
+    event->capture_id = 0;
+    event->nodes.count = 0;
+  } else if (object->kind == SIM_EXEC) {
+    sim_exec* exec = itself;
+    exec->last = NULL;
+    exec->pins = 0;
+    for (size_t i = 0; i < exec->count; ++i) exec->nodes[i].chain = 0;
+  }
+}
+
+static void forget_work(void) {
+  for (sim_object* object = sim.objects; object; object = object->next) {
+    forget_work_of(object);
+  }
+  sim_reports_forget();
+  sim_memory_forget();
+}
+
+void sim_schedule_begin(uint64_t seed) {
+  pthread_mutex_lock(&sim.mutex);
+  forget_work();
+  sim_queue_begin(seed);
+  sim.simulating = true;
+  pthread_mutex_unlock(&sim.mutex);
+}
+
+size_t sim_schedule_end(void) {
+  sim_run_all();
+  pthread_mutex_lock(&sim.mutex);
+  sim_memory_report_leaks();
+  pthread_mutex_unlock(&sim.mutex);
+  return sim_report_count();
+}
+
+static bool ends_with_program(sim_object* object) {
+  switch (object->kind) {
+    case SIM_STREAM:
+      return !((sim_stream*)(void*)object)->is_default;
+    case SIM_GRAPH:
+    case SIM_NODE:
+    case SIM_EXEC:
+      return true;
+    case SIM_EVENT:
+    case SIM_USER_OBJECT:
+      return object->dead;
+    default:
+      return false;
+  }
+}
+
+static bool forget(sim_object* object) {
+  if (!ends_with_program(object)) return false;
+  if (object->kind == SIM_STREAM) {
+    sim_stream* stream = (sim_stream*)(void*)object;
+    sim_stream** link = &stream->context->streams;
+    while (*link != stream) link = &(*link)->next;
+    *link = stream->next;
+  }
+  sim_object_free_inside(object);
+  return true;
+}
+
+void sim_reset(void) {
+  pthread_mutex_lock(&sim.mutex);
+  while (sim.captures) sim_capture_leave(sim.captures->origin);
+  sim_graphs_drop();
+  forget_work();
+  sim_queue_forget();
+  sim.simulating = false;
+  sim_forget_objects(forget);
+  pthread_mutex_unlock(&sim.mutex);
+  sim_clear_records();
 }

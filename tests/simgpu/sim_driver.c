@@ -1,37 +1,12 @@
-/* The stand-in's driver functions: those of cuda_symbols.inc and cuGetProcAddress. */
+/* The driver functions of start, devices, code and launches, and cuGetProcAddress. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/simgpu/sim_state.h"
-
-#define ONS_CUDA_SYMBOL(kind, symbol, name, abi_version, parameters) \
-  SIM_API CUresult symbol parameters;
-#include "runtime/backends/cuda/cuda_symbols.inc"
-#undef ONS_CUDA_SYMBOL
-SIM_API CUresult cuGetProcAddress_v2(const char* name, void** out_function, int version,
-                                     uint64_t flags, unsigned int* out_found);
-
-#define ENTER()                                    \
-  do {                                             \
-    CUresult entered_ = sim_enter(__func__, true); \
-    if (entered_) return sim_leave(entered_);      \
-  } while (0)
-
-/* For calls that some driver refuses while a stream is being captured. */
-#define ENTER_UNSAFE()                                         \
-  do {                                                         \
-    ENTER();                                                   \
-    if (!sim_unsafe_call_allowed()) {                          \
-      return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED); \
-    }                                                          \
-  } while (0)
-
-#define ENTER_CONTEXT()                                             \
-  do {                                                              \
-    if (!sim_current) return sim_leave(CUDA_ERROR_INVALID_CONTEXT); \
-  } while (0)
+#include "tests/simgpu/sim_driver.h"
+#include "tests/simgpu/sim_graph.h"
+#include "tests/simgpu/sim_memory.h"
 
 /* ---- start ---- */
 
@@ -45,6 +20,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** out_function, int version,
 #define ONS_CUDA_SYMBOL(kind, symbol, base_name, abi_version, parameters) \
   {#base_name, abi_version, (uintptr_t)symbol},
 #include "runtime/backends/cuda/cuda_symbols.inc"
+#include "tests/simgpu/sim_symbols.inc"
 #undef ONS_CUDA_SYMBOL
   };
   if (flags != CU_GET_PROC_ADDRESS_LEGACY_STREAM)
@@ -353,13 +329,12 @@ CUresult cuFuncLoad(CUfunction handle) {
 
 /* ---- launch ---- */
 
-/* The kernel to run on the stream, of a CUfunction or a CUkernel; what is of another
- * context than the stream is refused. */
-static CUresult resolve_kernel(CUfunction handle, const sim_stream* stream,
-                               const sim_kernel** out_kernel, int* out_max_dynamic) {
-  const sim_object* object = (const sim_object*)(const void*)handle;
-  if (object && object->kind == SIM_KERNEL) {
-    const sim_kernel* kernel = sim_check(handle, SIM_KERNEL);
+/* The kernel to run, of a CUfunction or a CUkernel; what is of another context is
+ * refused. */
+static CUresult resolve_kernel(CUfunction handle, const sim_context* context,
+                               sim_kernel** out_kernel, int* out_max_dynamic) {
+  if (sim_kind_of(handle) == SIM_KERNEL) {
+    sim_kernel* kernel = sim_check(handle, SIM_KERNEL);
     *out_kernel = kernel;
     *out_max_dynamic = kernel->max_dynamic_bytes;
     return CUDA_SUCCESS;
@@ -367,7 +342,7 @@ static CUresult resolve_kernel(CUfunction handle, const sim_stream* stream,
   const sim_function* function = sim_check(handle, SIM_FUNCTION);
   *out_kernel = function->kernel;
   *out_max_dynamic = function->max_dynamic_bytes;
-  return function->context == stream->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  return function->context == context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 static void record_parameters(const sim_kernel* kernel, void* const* parameters) {
@@ -399,20 +374,25 @@ static CUresult check_shape(const sim_record* record, int max_dynamic) {
   return fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-static CUresult enqueue(sim_stream* stream) {
-  sim_stream* captured = sim_implicit_capture(stream);
-  if (captured) {
-    captured->capture_status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  }
-  if (stream->capture_status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
-    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  }
-  if (stream->capture_status) {
-    ++stream->graph->kernel_count;
-  } else {
-    ++stream->enqueued;
-  }
+CUresult sim_make_launch(CUfunction handle, const sim_context* context,
+                         void* const* parameters, sim_work* out_work) {
+  sim_record* record = sim_current_record();
+  record->handle = handle;
+  sim_kernel* kernel = NULL;
+  int max_dynamic = 0;
+  CUresult result = resolve_kernel(handle, context, &kernel, &max_dynamic);
+  if (result) return result;
+  snprintf(record->kernel, sizeof(record->kernel), "%s", kernel->name);
+  result = check_shape(record, max_dynamic);
+  if (result) return result;
+  record_parameters(kernel, parameters);
+  *out_work = (sim_work){.kind = SIM_WORK_KERNEL,
+                         .kernel = kernel,
+                         .handle = handle,
+                         .shared_bytes = record->shared_bytes,
+                         .parameters = record->parameters};
+  memcpy(out_work->grid, record->grid, sizeof(out_work->grid));
+  memcpy(out_work->block, record->block, sizeof(out_work->block));
   return CUDA_SUCCESS;
 }
 
@@ -423,15 +403,11 @@ static CUresult launch(CUfunction handle, void* stream_handle, void* const* para
   sim_stream* stream = sim_find_stream(stream_handle);
   if (!stream) return CUDA_ERROR_INVALID_CONTEXT;
   record->stream_context = stream->context;
-  const sim_kernel* kernel = NULL;
-  int max_dynamic = 0;
-  CUresult result = resolve_kernel(handle, stream, &kernel, &max_dynamic);
-  if (result) return result;
-  snprintf(record->kernel, sizeof(record->kernel), "%s", kernel->name);
-  result = check_shape(record, max_dynamic);
-  if (result) return result;
-  record_parameters(kernel, parameters);
-  return enqueue(stream);
+  sim_work work;
+  CUresult result = sim_make_launch(handle, stream->context, parameters, &work);
+  if (!result) return sim_submit(stream, &work);
+  if (stream->capture) stream->capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  return result;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
@@ -461,165 +437,16 @@ CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int g
   return sim_leave(launch(function, stream, parameters));
 }
 
-/* ---- capture ---- */
-
-static CUresult capture_info(const void* handle, CUstreamCaptureStatus* out_status,
-                             uint64_t* out_id, CUgraph* out_graph) {
-  sim_current_record()->stream = (void*)(uintptr_t)handle;
-  const sim_stream* stream = sim_find_stream(handle);
-  if (!stream) return CUDA_ERROR_INVALID_CONTEXT;
-  if (sim_implicit_capture(stream)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-  *out_status = (CUstreamCaptureStatus)stream->capture_status;
-  if (stream->capture_status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return CUDA_SUCCESS;
-  if (out_id) *out_id = stream->capture_id;
-  if (out_graph) *out_graph = (CUgraph)(void*)stream->graph;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* out_status) {
-  ENTER();
-  return sim_leave(capture_info(stream, out_status, NULL, NULL));
-}
-
-CUresult cuStreamGetCaptureInfo_v2(CUstream stream, CUstreamCaptureStatus* out_status,
-                                   uint64_t* out_id, CUgraph* out_graph,
-                                   const CUgraphNode** out_dependencies,
-                                   size_t* out_count) {
-  ENTER();
-  if (out_dependencies || out_count) sim_die("dependencies are not known here");
-  return sim_leave(capture_info(stream, out_status, out_id, out_graph));
-}
-
-CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* out_status,
-                                   uint64_t* out_id, CUgraph* out_graph,
-                                   const CUgraphNode** out_dependencies,
-                                   const CUgraphEdgeData** out_edges, size_t* out_count) {
-  ENTER();
-  if (out_dependencies || out_edges || out_count)
-    sim_die("dependencies are not known here");
-  return sim_leave(capture_info(stream, out_status, out_id, out_graph));
-}
-
-CUresult cuUserObjectCreate(CUuserObject* out_object, void* pointer, CUhostFn destroy,
-                            unsigned int count, unsigned int flags) {
-  ENTER();
-  if (flags != CU_USER_OBJECT_NO_DESTRUCTOR_SYNC || !destroy || !count) {
-    return sim_leave(CUDA_ERROR_INVALID_VALUE);
-  }
-  sim_user_object* object = sim_new(SIM_USER_OBJECT, sizeof(*object));
-  object->pointer = pointer;
-  object->destroy = destroy;
-  object->count = count;
-  *out_object = (CUuserObject)(void*)object;
-  return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuGraphRetainUserObject(CUgraph graph_handle, CUuserObject object_handle,
-                                 unsigned int count, unsigned int flags) {
-  ENTER();
-  sim_graph* graph = sim_check(graph_handle, SIM_GRAPH);
-  sim_user_object* object = sim_check(object_handle, SIM_USER_OBJECT);
-  if (count != 1 || flags > CU_GRAPH_USER_OBJECT_MOVE) {
-    return sim_leave(CUDA_ERROR_INVALID_VALUE);
-  }
-  if (graph->retained_count == sizeof(graph->retained) / sizeof(graph->retained[0])) {
-    sim_die("too many user objects");
-  }
-  if (!flags) ++object->count;
-  graph->retained[graph->retained_count++] = object;
-  return sim_leave(CUDA_SUCCESS);
-}
-
-/* ---- events ---- */
-
-CUresult cuEventCreate(CUevent* out_event, unsigned int flags) {
-  ENTER_UNSAFE();
-  ENTER_CONTEXT();
-  if (flags != CU_EVENT_DISABLE_TIMING) sim_die("an event with timing");
-  sim_event* event = sim_new(SIM_EVENT, sizeof(*event));
-  event->context = sim_current;
-  *out_event = (CUevent)(void*)event;
-  return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuEventDestroy_v2(CUevent handle) {
-  ENTER_UNSAFE();
-  ((sim_event*)sim_check(handle, SIM_EVENT))->object.dead = true;
-  return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuEventRecord(CUevent handle, CUstream stream_handle) {
-  ENTER();
-  sim_event* event = sim_check(handle, SIM_EVENT);
-  sim_record* record = sim_current_record();
-  record->handle = handle;
-  record->stream = stream_handle;
-  sim_stream* stream = sim_find_stream(stream_handle);
-  if (!stream) return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-  if (stream->context != event->context) return sim_leave(CUDA_ERROR_INVALID_HANDLE);
-  sim_stream* captured = sim_implicit_capture(stream);
-  if (captured) {
-    captured->capture_status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    return sim_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-  }
-  event->stream = stream;
-  event->captured = stream->capture_status != 0;
-  event->position = stream->enqueued;
-  return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int flags) {
-  ENTER();
-  const sim_event* event = sim_check(handle, SIM_EVENT);
-  sim_record* record = sim_current_record();
-  record->handle = handle;
-  record->stream = stream_handle;
-  if (flags) sim_die("flags of a wait are not known here");
-  sim_stream* stream = sim_find_stream(stream_handle);
-  if (!stream) return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-  record->stream_context = stream->context;
-  if (event->captured) sim_die("a wait that would join a capture is not known here");
-  if (stream->capture_status) {
-    stream->capture_status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    return sim_leave(CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-  }
-  sim_stream* captured = sim_implicit_capture(stream);
-  if (captured) {
-    captured->capture_status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
-    return sim_leave(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-  }
-  if (!event->stream) return sim_leave(CUDA_SUCCESS);
-  if (stream->wait_count == sizeof(stream->waits) / sizeof(stream->waits[0])) {
-    sim_die("too many waits on a stream");
-  }
-  stream->waits[stream->wait_count++] =
-      (sim_wait){stream->enqueued, event->stream, event->position};
-  return sim_leave(CUDA_SUCCESS);
-}
-
-CUresult cuEventQuery(CUevent handle) {
-  ENTER_UNSAFE();
-  const sim_event* event = sim_check(handle, SIM_EVENT);
-  sim_current_record()->handle = handle;
-  if (event->captured) return sim_leave(CUDA_ERROR_CAPTURED_EVENT);
-  bool done = !event->stream || event->position <= event->stream->completed;
-  return sim_leave(done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
-}
-
-CUresult cuStreamGetCtx(CUstream stream_handle, CUcontext* out_context) {
-  ENTER();
-  const sim_stream* stream = sim_find_stream(stream_handle);
-  if (!stream) return sim_leave(CUDA_ERROR_INVALID_CONTEXT);
-  *out_context = (CUcontext)(void*)stream->context;
-  return sim_leave(CUDA_SUCCESS);
-}
-
-/* ---- memory ---- */
-
 CUresult cuPointerGetAttribute(void* out_value, CUpointer_attribute attribute,
                                CUdeviceptr pointer) {
   ENTER();
   ENTER_CONTEXT();
+  if (attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) {
+    const sim_allocation* allocation = sim_find_allocation((const void*)pointer);
+    if (!allocation || allocation->device < 0) return sim_leave(CUDA_ERROR_INVALID_VALUE);
+    memcpy(out_value, &allocation->device, sizeof(allocation->device));
+    return sim_leave(CUDA_SUCCESS);
+  }
   if (attribute != CU_POINTER_ATTRIBUTE_DEVICE_POINTER ||
       !sim_is_pinned((uintptr_t)pointer)) {
     return sim_leave(CUDA_ERROR_INVALID_VALUE);

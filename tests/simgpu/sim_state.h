@@ -1,14 +1,15 @@
 /* The state of the stand-in driver. One lock guards all of it; objects live until the
- * process ends, so that a stale handle is recognised. */
+ * process ends or sim_reset, so that a stale handle is recognised. */
 #ifndef ONS_TESTS_SIMGPU_SIM_STATE_H_
 #define ONS_TESTS_SIMGPU_SIM_STATE_H_
 
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "runtime/backends/cuda/cuda_types.h"
+#include "tests/simgpu/sim_gpu.h"
 #include "tests/simgpu/sim_image.h"
 #include "tests/simgpu/sim_record.h"
+#include "tests/simgpu/sim_types.h"
 
 typedef enum sim_kind {
   SIM_CONTEXT = 1,
@@ -18,6 +19,8 @@ typedef enum sim_kind {
   SIM_FUNCTION,
   SIM_EVENT,
   SIM_GRAPH,
+  SIM_NODE,
+  SIM_EXEC,
   SIM_USER_OBJECT
 } sim_kind;
 
@@ -27,12 +30,23 @@ typedef struct sim_object {
   struct sim_object* next; /* of all objects */
 } sim_object;
 
-typedef struct sim_graph {
-  sim_object object;
-  size_t kernel_count;
-  struct sim_user_object* retained[64];
-  size_t retained_count;
-} sim_graph;
+/* Pointers, in order. */
+typedef struct sim_list {
+  void** items;
+  size_t count;
+  size_t capacity;
+} sim_list;
+
+/* Shared by the streams that take part. */
+typedef struct sim_capture {
+  struct sim_capture* next; /* of those that have not ended */
+  int status;               /* as sim_capture_status */
+  sim_capture_mode mode;
+  uint64_t thread;
+  uint64_t id;
+  struct sim_stream* origin;
+  struct sim_graph* graph;
+} sim_capture;
 
 /* The stream does not go past `position` before `other` has passed `other_position`. */
 typedef struct sim_wait {
@@ -44,23 +58,26 @@ typedef struct sim_wait {
 typedef struct sim_stream {
   sim_object object;
   struct sim_context* context;
+  struct sim_stream* next; /* of the context */
   bool blocking;
+  bool is_default; /* the legacy stream, or one per thread: lives with its context */
+  uint64_t thread; /* of a per-thread default stream */
+  uint64_t id;
+  uint32_t chain; /* when simulating, 0: none yet */
+  /* when only recording */
   uint64_t enqueued;
   uint64_t completed;
   sim_wait waits[64];
   size_t wait_count;
-  int capture_status; /* as sim_capture_status */
-  sim_capture_mode capture_mode;
-  uint64_t capture_thread;
-  uint64_t capture_id;
-  sim_graph* graph;
+  sim_capture* capture;   /* NULL: not capturing */
+  sim_list capture_nodes; /* that its next one depends on */
 } sim_stream;
 
 typedef struct sim_context {
   sim_object object;
   int device;
+  sim_stream* streams;
   sim_stream* legacy;
-  sim_stream* per_thread;
 } sim_context;
 
 typedef struct sim_library {
@@ -75,6 +92,9 @@ typedef struct sim_kernel {
   char name[256];
   sim_kernel_info info;
   int max_dynamic_bytes;
+  const struct sim_behaviour* declared; /* these two as of `behaviour_age` */
+  const struct sim_behaviour* registered;
+  uint64_t behaviour_age;
 } sim_kernel;
 
 typedef struct sim_function {
@@ -87,9 +107,11 @@ typedef struct sim_function {
 typedef struct sim_event {
   sim_object object;
   sim_context* context;
-  sim_stream* stream; /* of the last record; NULL: never */
+  sim_stream* stream; /* of the last record, when only recording; NULL: never */
   uint64_t position;
-  bool captured;
+  struct sim_op* op;   /* the last record, when simulating; NULL: never */
+  uint64_t capture_id; /* that the last record was part of; 0: none */
+  sim_list nodes;
 } sim_event;
 
 typedef struct sim_user_object {
@@ -113,22 +135,33 @@ typedef struct sim_machine {
   bool initialized;
   bool deinitialized;
   int process;
-  uint64_t next_capture_id;
+  bool simulating;
+  uint64_t next_id; /* of captures and streams */
   sim_device devices[SIM_MAX_DEVICES];
   sim_object* objects;
+  sim_capture* captures;
 } sim_machine;
 
 extern sim_machine sim;
 extern _Thread_local sim_context* sim_current;
 extern _Thread_local unsigned int sim_thread_mode;
-extern _Thread_local bool sim_in_destructor;
+/* Inside what may not call the driver: its name, or NULL. */
+extern _Thread_local const char* sim_in_callback;
 
 void sim_die(const char* format, ...) __attribute__((format(printf, 1, 2), noreturn));
+void* sim_allocate(size_t size_bytes); /* zeroed; never NULL */
+void sim_list_add(sim_list* list, void* item);
+void sim_list_append(sim_list* list, const sim_list* items); /* what is not in it yet */
+void sim_list_free(sim_list* list);
 uint64_t sim_thread(void);
 void* sim_new(sim_kind kind, size_t size_bytes);
 /* The object behind a handle; aborts when it is none, of another kind, or destroyed. */
 void* sim_check(const void* handle, sim_kind kind);
+/* The kind of a handle; 0 when it is none or destroyed. */
+sim_kind sim_kind_of(const void* handle);
 size_t sim_count_live(sim_kind kind);
+/* Frees the objects for which `forget` says so. */
+void sim_forget_objects(bool (*forget)(sim_object* object));
 sim_context* sim_new_context(int device);
 sim_stream* sim_new_stream(sim_context* context, bool blocking);
 
@@ -139,9 +172,12 @@ sim_stream* sim_find_stream(const void* handle);
  * the captures that forbid it are invalidated. */
 bool sim_unsafe_call_allowed(void);
 
-/* A use of the legacy stream: the blocking stream of its context that is being captured,
- * or NULL. */
-sim_stream* sim_implicit_capture(const sim_stream* stream);
+/* A use of the legacy stream: the capture of a blocking stream of its context, or NULL.
+ */
+sim_capture* sim_implicit_capture(const sim_stream* stream);
+
+/* May work go to the stream? If not, what it would have broken is broken. */
+CUresult sim_stream_usable(sim_stream* stream);
 
 bool sim_is_pinned(uintptr_t address);
 
@@ -150,5 +186,27 @@ bool sim_is_pinned(uintptr_t address);
 CUresult sim_enter(const char* function, bool needs_init);
 CUresult sim_leave(CUresult result);
 sim_record* sim_current_record(void); /* scratch when recording is off; never NULL */
+/* After the lock was given up in the middle of a call. */
+void sim_set_current_record(sim_record* record);
+
+#define ENTER()                                    \
+  do {                                             \
+    CUresult entered_ = sim_enter(__func__, true); \
+    if (entered_) return sim_leave(entered_);      \
+  } while (0)
+
+/* For calls that some driver refuses while a stream is being captured. */
+#define ENTER_UNSAFE()                                         \
+  do {                                                         \
+    ENTER();                                                   \
+    if (!sim_unsafe_call_allowed()) {                          \
+      return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED); \
+    }                                                          \
+  } while (0)
+
+#define ENTER_CONTEXT()                                             \
+  do {                                                              \
+    if (!sim_current) return sim_leave(CUDA_ERROR_INVALID_CONTEXT); \
+  } while (0)
 
 #endif /* ONS_TESTS_SIMGPU_SIM_STATE_H_ */

@@ -71,15 +71,12 @@ static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* de
   ons_kernel kernel = {.module = &module, .name = "k"};
   static void* parameters[4];
   alignas(16) static unsigned char bytes[256];
-  ons__block block = {parameters, bytes};
-  size_t index = 99;
-  uint32_t notes = 0;
-  result.refusal =
-      ons__bind(bound.plan, arg, device, device->device, NULL, block, &index, &notes);
+  ons__block block = {.parameters = parameters, .bytes = bytes, .index = 99};
+  result.refusal = ons__bind(bound.plan, arg, device, device->device, NULL, &block);
   if (result.refusal) {
-    cr_assert(eq(sz, index, 0));
-    result.status =
-        ons__bind_explain(&kernel, &bound, result.refusal, arg, index, &result.error);
+    cr_assert(eq(u32, block.index, 0));
+    result.status = ons__bind_explain(&kernel, &bound, result.refusal, arg, block.index,
+                                      &result.error);
     cr_assert(strstr(result.error.message, "kernel 'k', argument 1: declared ") != NULL,
               "%s", result.error.message);
     cr_assert(strstr(result.error.message, bound.signature->parameters[0].type) != NULL);

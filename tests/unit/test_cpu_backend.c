@@ -841,6 +841,23 @@ Test(cpu, two_hundred_modules) {
   ons__free(&fixture_allocator, log);
 }
 
+Test(cpu, constructors_run_once) {
+  setenv("ONSTREAM_TEST_CONSTRUCTED", "", 1);
+  fixture_kernel kernel = fixture_load(
+      "#include <stdlib.h>\n#include <string>\n"
+      "static const char name[] = \"ONSTREAM_TEST_CONSTRUCTED\";\n"
+      "struct counter {\n"
+      "  counter() { setenv(name, (getenv(name) + std::string(\"+\")).c_str(), 1); }\n"
+      "  ~counter() { setenv(name, (getenv(name) + std::string(\"-\")).c_str(), 1); }\n"
+      "};\n"
+      "counter one;\n__global__ void k() {}\n",
+      "k", NULL);
+  fixture_launch(&kernel, 1, 1, NULL, 0);
+  cr_expect(eq(str, getenv("ONSTREAM_TEST_CONSTRUCTED"), "+"));
+  unload(&kernel);
+  cr_expect(eq(str, getenv("ONSTREAM_TEST_CONSTRUCTED"), "+-"));
+}
+
 Test(cpu, an_image_that_is_none) {
   ons__image image = {.allocator = &fixture_allocator,
                       .kind = ONS__IMAGE_SHARED_OBJECT,

@@ -9,6 +9,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/base/alloc.h"
+#include "tests/simgpu/sim_gpu.h"
 #include "tests/simgpu/sim_record.h"
 
 #ifndef ONS_TEST_SIMGPU_PATH
@@ -158,13 +159,37 @@ Test(cuda_backend, device_is_described) {
   cr_expect_eq(sim_get_live().primary_retains, 1);
   f.ops->device_close(f.device);
   cr_expect_eq(sim_get_live().primary_retains, 0);
-  cr_expect_eq(f.ops->device_open(f.backend, 2, &f.device, &f.error), ONS_STATUS_DEVICE);
+  cr_expect_eq(f.ops->device_open(f.backend, 2, &f.device, &f.error),
+               ONS_STATUS_UNAVAILABLE);
   cr_expect_str_eq(f.error.native_call, "cuDeviceGet");
+  cr_expect_not_null(strstr(f.error.message, "no cuda:2, the driver shows 2 GPUs"));
   f.device = NULL;
   teardown(&f);
 }
 
 /* ---- loading ----------------------------------------------------------------------- */
+
+Test(cuda_backend, loaded_code_keeps_its_context) {
+  fixture f;
+  setup(&f);
+  void* stream = sim_stream_create(sim_primary_context(0), 1);
+  sim_capture_begin(stream, SIM_CAPTURE_GLOBAL);
+  ASSERT_OK(f, launch(&f, stream));
+  void* graph = sim_capture_end(stream);
+  teardown(&f);
+  cr_expect_eq(sim_get_live().primary_retains, 1); /* nobody else has one */
+  cr_expect_eq(sim_get_live().libraries, 1);
+  sim_graph_destroy(graph);
+}
+
+Test(cuda_backend, failed_loads_keep_no_context) {
+  fixture f;
+  open_device(&f, 0);
+  sim_inject("cuLibraryLoadData", 1, 2);
+  cr_expect_eq(load(&f), ONS_STATUS_OUT_OF_MEMORY);
+  teardown(&f);
+  cr_expect_eq(sim_get_live().primary_retains, 0);
+}
 
 Test(cuda_backend, function_has_sizes_and_attributes) {
   fixture f;
@@ -693,6 +718,25 @@ Test(cuda_backend, pinned_memory_is_usable) {
   cr_expect(f.ops->host_pointer_usable(f.device, pinned + 8));
   cr_expect_not(f.ops->host_pointer_usable(f.device, plain));
   cr_expect_null(sim_get_current());
+  teardown(&f);
+}
+
+Test(cuda_backend, memory_tells_its_device) {
+  sim_set_device_count(2);
+  fixture f;
+  open_device(&f, 1);
+  void* memory = sim_device_alloc(1, 64);
+  int32_t index = -2;
+  sim_set_current(sim_primary_context(0));
+  ASSERT_OK(f, f.ops->pointer_device(f.backend, (char*)memory + 8, &index, &f.error));
+  cr_expect_eq(index, 1);
+  ASSERT_OK(f, f.ops->pointer_device(f.backend, &f, &index, &f.error));
+  cr_expect_eq(index, -1);
+  /* The question makes no context. */
+  sim_set_current(NULL);
+  ASSERT_OK(f, f.ops->pointer_device(f.backend, memory, &index, &f.error));
+  cr_expect_null(sim_get_current());
+  sim_device_free(memory);
   teardown(&f);
 }
 

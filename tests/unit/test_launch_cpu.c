@@ -372,3 +372,30 @@ Test(launch_cpu, malformed_calls) {
                ONS_STATUS_UNSUPPORTED));
   ons_kernel_release(kernel);
 }
+
+Test(launch_cpu, malformed_launches_name_the_kernel_and_the_remedy) {
+  ons_kernel* kernel = get("axpy");
+  ons_launch unset = {0}, flags = ONS_LAUNCH_INIT, plain = ONS_LAUNCH_INIT;
+  flags.flags = 1u << 20;
+  const struct {
+    ons_kernel* kernel;
+    const ons_launch* launch;
+    const char* words[3];
+  } cases[] = {
+      {NULL, &plain, {"kernel is NULL", "ons_module_kernel"}},
+      {kernel, NULL, {"kernel 'axpy'", "launch is NULL", "grid and block"}},
+      {kernel, &unset, {"kernel 'axpy'", "struct_size", "ONS_LAUNCH_INIT"}},
+      {kernel, &flags, {"kernel 'axpy'", "launch->flags", "set ONS_LAUNCH_*"}},
+      {kernel, &plain, {"kernel 'axpy'", "args is NULL", "pass the arguments"}},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+    ons_error error = ONS_ERROR_INIT;
+    cr_expect(eq(int,
+                 ons_kernel_launch(cases[i].kernel, cases[i].launch, NULL, 5, &error),
+                 ONS_STATUS_INVALID_ARGUMENT));
+    for (size_t j = 0; j < 3 && cases[i].words[j]; ++j) {
+      cr_expect(strstr(error.message, cases[i].words[j]) != NULL, "%s", error.message);
+    }
+  }
+  ons_kernel_release(kernel);
+}

@@ -85,6 +85,7 @@ static const ons__backend_ops ops = {.event_create = event_create,
                                      .graph_retain = graph_retain};
 static ons__backend backend = {.ops = &ops};
 static ons__device device = {.backend = &backend};
+static ons__event_pool pool;
 static ons__retire_list list;
 
 static void release(void* object) {
@@ -103,7 +104,10 @@ static fake_event* retire_two(void) {
   return last_recorded;
 }
 
-static void setup(void) { ons__retire_init(&list, &device, NULL); }
+static void setup(void) {
+  ons__event_pool_init(&pool, &device, NULL);
+  ons__retire_init(&list, &pool);
+}
 
 TestSuite(retire, .init = setup);
 
@@ -119,6 +123,7 @@ Test(retire, released_when_the_device_is_past) {
   ons__retire_poll(&list);
   cr_expect(eq(int, released, 4));
   cr_assert(ons__retire_destroy(&list));
+  ons__event_pool_destroy(&pool);
   cr_expect(eq(int, live_events, 0));
 }
 
@@ -166,6 +171,7 @@ Test(retire, many_at_once) {
   cr_expect(eq(sz, ons__retire_collect(&list), 0));
   cr_expect(eq(int, released, 200));
   cr_assert(ons__retire_destroy(&list));
+  ons__event_pool_destroy(&pool);
   cr_expect(eq(int, live_events, 0));
 }
 
@@ -191,6 +197,7 @@ Test(retire, a_failed_reservation_takes_nothing) {
   ons__retire_cancel(&list, retired);
   cr_expect(eq(int, released, 0));
   cr_assert(ons__retire_destroy(&list));
+  ons__event_pool_destroy(&pool);
   cr_expect(eq(int, live_events, 0));
 }
 

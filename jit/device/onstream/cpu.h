@@ -1,5 +1,5 @@
-// The CUDA dialect for host compilers: included ahead of every source that the CPU
-// backend compiles. A kernel is an ordinary function; its runner calls it for each thread
+// The CUDA dialect for host compilers: ahead of every source that the CPU backend
+// compiles, behind cpu_abi.h and kernel.h and before cpu_functions.h. A kernel is an ordinary function; its runner calls it for each thread
 // of each block. Barriers, shuffles, votes and shared memory are declared so that their
 // use is an error that names them. The user's macros come behind this header: what its
 // own macros expand to, and the lines for the kernels, use names of no other use.
@@ -13,8 +13,6 @@
 #undef _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include <assert.h>
 #include <limits.h>
-#include <onstream/cpu_abi.h>
-#include <onstream/kernel.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -174,15 +172,15 @@ struct is_callable<void(P_...)> {
 // ---- runners ----
 
 // Of a kernel that cannot be called: only its signature is told.
-template <class F_, F_* kernel, bool is_guarded_, bool is_callable_>
+template <class F_, F_* kernel, bool is_guarded_, bool is_joint_, bool is_callable_>
 struct runner {
   static constexpr uint32_t parameter_count = 0;
   static constexpr const uint32_t* parameter_bytes = nullptr;
   static constexpr ons_cpu_runner run = nullptr;
 };
 
-template <class... P_, void (*kernel)(P_...), bool is_guarded_>
-struct runner<void(P_...), kernel, is_guarded_, true> {
+template <class... P_, void (*kernel)(P_...), bool is_guarded_, bool is_joint_>
+struct runner<void(P_...), kernel, is_guarded_, is_joint_, true> {
   static constexpr uint32_t parameter_count = sizeof...(P_);
   static constexpr uint32_t parameter_bytes[sizeof...(P_) + 1] = {
       parameter<P_>::size_bytes..., 0};
@@ -208,13 +206,24 @@ struct runner<void(P_...), kernel, is_guarded_, true> {
 
   // The counters are signed: GCC does not vectorise over those that may wrap.
   __attribute__((always_inline)) static inline void run_block(
-      const ons_cpu_launch& launch, P_... values) {
-    const int size_x = static_cast<int>(launch.block[0]);
+      const ons_cpu_launch& launch, uint32_t length, P_... values) {
+    const int size_x = static_cast<int>(launch.block[0] * length);
     const int size_y = static_cast<int>(launch.block[1]);
     const int size_z = static_cast<int>(launch.block[2]);
     for (int z = 0; z < size_z; ++z) {
       for (int y = 0; y < size_y; ++y) run_row(size_x, y, z, values...);
     }
+  }
+
+  // How many of the `left` blocks from `x` on run as one, `length` times as long: the
+  // kernel sees global indices only. As those do not wrap, whatever they are computed in.
+  static inline uint32_t joint_length(const ons_cpu_launch& launch, uint32_t x,
+                                      uint64_t left) {
+    const uint64_t in_row = launch.grid[0] - x;
+    const uint64_t length = left < in_row ? left : in_row;
+    const bool is_flat = launch.block[1] == 1 && launch.block[2] == 1;
+    const bool fits = (x + length) * launch.block[0] <= INT32_MAX;
+    return is_joint_ && is_flat && fits ? static_cast<uint32_t>(length) : 1;
   }
 
   // Launch and parameters are copies: no store of the kernel can change them.
@@ -226,10 +235,13 @@ struct runner<void(P_...), kernel, is_guarded_, true> {
     uint32_t x = static_cast<uint32_t>(first % grid_x);
     uint32_t y = static_cast<uint32_t>(first / grid_x % grid_y);
     uint32_t z = static_cast<uint32_t>(first / grid_x / grid_y);
-    for (uint64_t block = first; block < last; ++block) {
+    for (uint64_t block = first; block < last;) {
+      const uint32_t length = joint_length(launch, x, last - block);
       set(here.block, x, y, z);
-      run_block(launch, values...);
-      if (++x < grid_x) continue;
+      run_block(launch, length, values...);
+      block += length;
+      x += length;
+      if (x < grid_x) continue;
       x = 0;
       if (++y < grid_y) continue;
       y = 0;
@@ -273,11 +285,12 @@ const char* signature() {
 // ---- what the source refers to: outside of the namespace, which its own names may hide
 // ---
 
-// `is_guarded_`: have bounds checks of the source been marked?
-template <class Kernel_, Kernel_* kernel, bool is_guarded_>
+// `is_guarded_`: have bounds checks of the source been marked? `is_joint_`: has no index
+// been used but in marked sums?
+template <class Kernel_, Kernel_* kernel, bool is_guarded_, bool is_joint_>
 constexpr ons_cpu_kernel ons_cpu_describe() {
   using function = typename ons_cpu::plain<Kernel_>::type;
-  using type = ons_cpu::runner<function, kernel, is_guarded_,
+  using type = ons_cpu::runner<function, kernel, is_guarded_, is_joint_,
                                ons_cpu::is_callable<function>::value>;
   return {ONS_CPU_ABI_VERSION, type::parameter_count, type::parameter_bytes, type::run,
           ons_cpu::signature<function>};
@@ -294,10 +307,16 @@ ONS_CPU_COORDINATES(uint3, ons_cpu_block_index, block)
 ONS_CPU_COORDINATES(dim3, ons_cpu_block_size, block_size)
 ONS_CPU_COORDINATES(dim3, ons_cpu_grid_size, grid_size)
 #undef ONS_CPU_COORDINATES
-#define threadIdx (ons_cpu_thread_index())
-#define blockIdx (ons_cpu_block_index())
+#define ons_cpu_joint_threadIdx (ons_cpu_thread_index())
+#define ons_cpu_joint_blockIdx (ons_cpu_block_index())
+#define threadIdx ((void)__COUNTER__, ons_cpu_thread_index())
+#define blockIdx ((void)__COUNTER__, ons_cpu_block_index())
 #define blockDim (ons_cpu_block_size())
 #define gridDim (ons_cpu_grid_size())
+
+// `earlier`: how often this has been asked.
+enum : int { ons_cpu_first_count = __COUNTER__ };
+#define ONS_CPU_IS_JOINT(earlier) (__COUNTER__ == ons_cpu_first_count + 1 + (earlier))
 
 // Around the conditions of bounds checks in the user's source: leaves_at_bounds says why.
 __attribute__((always_inline)) inline bool ons_cpu_guard(bool is_in) {
@@ -309,7 +328,5 @@ __attribute__((always_inline)) inline bool ons_cpu_guard_return(bool is_out) {
 }
 
 #define ONS_CPU_EXPORT __attribute__((__visibility__("default")))
-
-#include <onstream/cpu_functions.h>
 
 #endif  // ONSTREAM_CPU_H_

@@ -1,4 +1,4 @@
-// CUDA's device functions for host compilers: math, conversions, bits, atomics. Part of
+// CUDA's device functions for host compilers: math, conversions, bits, atomics. Follows
 // cpu.h.
 #ifndef ONSTREAM_CPU_FUNCTIONS_H_
 #define ONSTREAM_CPU_FUNCTIONS_H_

@@ -1,11 +1,8 @@
 // Floating types of 16 and 8 bits for host compilers: conversions between bits and float,
-// and what
-// __half and __nv_bfloat16 have in common. Branch-free where it can be: these sit in
-// inner loops.
+// and what __half and __nv_bfloat16 have in common. Branch-free where it can be: these
+// sit in inner loops. Included behind cpu.h.
 #ifndef ONSTREAM_CPU_SMALL_FLOAT_H_
 #define ONSTREAM_CPU_SMALL_FLOAT_H_
-
-#include <onstream/cpu.h>
 
 namespace ons_cpu {
 

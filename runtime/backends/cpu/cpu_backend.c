@@ -1,7 +1,6 @@
 /* The CPU as a device: kernels compiled by the host's C++ compiler, run to their end by
  * the launch. There are no streams, so none of the optional slots is filled. */
 #include <assert.h>
-#include <dlfcn.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -41,7 +40,7 @@ typedef struct cpu_function {
 
 typedef struct cpu_binary {
   ons__binary base;
-  void* handle;
+  ons__shared_object* object;
   ons__mutex mutex; /* guards `functions` */
   cpu_function* functions;
 } cpu_binary;
@@ -153,11 +152,14 @@ static ons_status load(ons__device* device, const ons__image* image,
   }
   cpu_binary* binary = ons__alloc(allocator_of(device), sizeof(*binary));
   if (!binary) return ons__error_no_memory(error);
-  ons_status status =
-      ons__shared_object_open(image->code, image->code_bytes, &binary->handle, error);
-  if (status != ONS_STATUS_OK) {
-    ons__free(allocator_of(device), binary);
-    return status;
+  binary->object = ons__shared_object_claim(image->object);
+  if (!binary->object) {
+    ons_status status = ons__shared_object_open(
+        allocator_of(device), image->code, image->code_bytes, &binary->object, error);
+    if (status != ONS_STATUS_OK) {
+      ons__free(allocator_of(device), binary);
+      return status;
+    }
   }
   binary->base.device = device;
   ons__mutex_init(&binary->mutex);
@@ -174,7 +176,7 @@ static void unload(ons__binary* base) {
     binary->functions = function->next;
     ons__free(allocator, function);
   }
-  dlclose(binary->handle);
+  ons__shared_object_release(binary->object);
   ons__mutex_destroy(&binary->mutex);
   ons__free(allocator, binary);
 }
@@ -199,7 +201,7 @@ static ons_status function(ons__binary* base, const char* lowered,
                            ons__function* out_function, uint32_t* parameter_sizes,
                            size_t count, ons_error* error) {
   cpu_binary* binary = (cpu_binary*)base;
-  const ons_cpu_kernel* kernel = dlsym(binary->handle, lowered);
+  const ons_cpu_kernel* kernel = ons__shared_object_find(binary->object, lowered);
   if (!kernel || kernel->abi_version != ONS_CPU_ABI_VERSION) {
     return ons__error_set(error, ONS_STATUS_NOT_FOUND, "the compiled module has no %s",
                           lowered);

@@ -36,6 +36,19 @@ static ons_status device_count(ons__backend* base, int32_t* out_count, ons_error
   return ONS_STATUS_OK;
 }
 
+/* No context is made for the question: what knows the memory has made one. */
+static ons_status pointer_device(ons__backend* base, const void* pointer,
+                                 int32_t* out_index, ons_error* error) {
+  ons__cuda_backend* backend = (ons__cuda_backend*)base;
+  ons_status status = start(backend, error);
+  if (status) return status;
+  int ordinal = -1;
+  CUresult result = backend->driver.cuPointerGetAttribute(
+      &ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, (CUdeviceptr)(uintptr_t)pointer);
+  *out_index = result ? -1 : ordinal;
+  return ONS_STATUS_OK;
+}
+
 static ons_status device_open(ons__backend* base, int32_t ordinal,
                               ons__device** out_device, ons_error* error) {
   ons_status status = start((ons__cuda_backend*)base, error);
@@ -70,7 +83,12 @@ static const ons__backend_ops ops = {
     .event_wait = ons__cuda_event_wait,
     .event_passed = ons__cuda_event_passed,
     .graph_retain = ons__cuda_graph_retain,
+    .caller_event_wait = ons__cuda_caller_event_wait,
+    .caller_event_record = ons__cuda_caller_event_record,
+    .graph_add = ons__cuda_graph_add,
+    .graph_update = ons__cuda_graph_update,
     .host_pointer_usable = ons__cuda_host_pointer_usable,
+    .pointer_device = pointer_device,
 };
 
 ons_status ons__cuda_backend_create(const ons__settings* settings,

@@ -2,6 +2,8 @@
 #ifndef ONS_RUNTIME_BACKENDS_CUDA_CUDA_BACKEND_H_
 #define ONS_RUNTIME_BACKENDS_CUDA_CUDA_BACKEND_H_
 
+#include <stdatomic.h>
+
 #include "jit/nvrtc.h"
 #include "runtime/backend.h"
 #include "runtime/backends/cuda/cuda_driver.h"
@@ -20,7 +22,8 @@ typedef struct ons__cuda_device {
   ons__device base;
   const ons__cuda_driver* driver; /* the backend's */
   CUdevice handle;
-  CUcontext primary; /* the context that every framework uses; retained */
+  CUcontext primary;    /* the context that every framework uses; retained */
+  atomic_bool has_code; /* loaded into it, and so there for good */
 } ons__cuda_device;
 
 typedef struct ons__cuda_binary {
@@ -52,6 +55,16 @@ void ons__cuda_relaxed_leave(const ons__cuda_device* device,
 /* Handles 0, 1 and 2 name no stream but one of the current context's. */
 static inline bool ons__cuda_stream_is_special(const void* stream) {
   return (uintptr_t)stream <= 2;
+}
+
+/* For calls on a stream: makes the primary context current where the handle is special.
+ */
+static inline CUresult ons__cuda_stream_enter(const ons__cuda_device* device,
+                                              const void* stream,
+                                              ons__cuda_scope* out_scope) {
+  out_scope->switched = false;
+  if (!ons__cuda_stream_is_special(stream)) return CUDA_SUCCESS;
+  return ons__cuda_context_enter(device, out_scope);
 }
 
 ons_status ons__cuda_device_open(ons__backend* backend, int32_t ordinal,
@@ -88,6 +101,16 @@ void ons__cuda_housekeeping_enter(ons__device* device, unsigned* out_token);
 void ons__cuda_housekeeping_leave(ons__device* device, unsigned token);
 ons_status ons__cuda_graph_retain(ons__device* device, void* graph, void* object,
                                   void (*release)(void* object), ons_error* error);
+ons_status ons__cuda_caller_event_wait(ons__device* device, void* event, void* stream,
+                                       bool external, ons_error* error);
+ons_status ons__cuda_caller_event_record(ons__device* device, void* event, void* stream,
+                                         bool external, ons_error* error);
+ons_status ons__cuda_graph_add(ons__device* device, const ons__function* function,
+                               const ons_launch* launch, void* const* parameters,
+                               ons_error* error);
+ons_status ons__cuda_graph_update(ons__device* device, const ons__function* function,
+                                  const ons_launch* launch, void* exec, void* node,
+                                  void* const* parameters, ons_error* error);
 bool ons__cuda_host_pointer_usable(ons__device* device, const void* pointer);
 
 #endif /* ONS_RUNTIME_BACKENDS_CUDA_CUDA_BACKEND_H_ */

@@ -68,10 +68,22 @@ static CUresult read_attributes(ons__cuda_device* device) {
   return CUDA_SUCCESS;
 }
 
+static ons_status no_device(const ons__cuda_driver* driver, int32_t ordinal,
+                            ons_error* error) {
+  int count = 0;
+  driver->cuDeviceGetCount(&count);
+  return ons__error_native(error, ONS_STATUS_UNAVAILABLE, "cuDeviceGet",
+                           CUDA_ERROR_INVALID_DEVICE,
+                           "there is no cuda:%d, the driver shows %d GPUs: the first is "
+                           "cuda:0, and CUDA_VISIBLE_DEVICES may hide some",
+                           (int)ordinal, count);
+}
+
 static ons_status describe(ons__cuda_device* device, int32_t ordinal, ons_error* error) {
   const ons__cuda_driver* driver = device->driver;
   char name[96] = "";
   CUresult result = driver->cuDeviceGet(&device->handle, ordinal);
+  if (result == CUDA_ERROR_INVALID_DEVICE) return no_device(driver, ordinal, error);
   if (result) return ons__cuda_error(driver, "cuDeviceGet", result, error);
   result = driver->cuDeviceGetName(name, (int)sizeof(name), device->handle);
   if (result) return ons__cuda_error(driver, "cuDeviceGetName", result, error);
@@ -114,11 +126,20 @@ fail:
   return status;
 }
 
+/* The last reference takes the context along, and with it the code that graphs may still
+ * replay (see ons__cuda_unload). So the reference of a device that has loaded code is
+ * never given back: one a device and runtime, which keeps nothing that the code does not
+ * keep anyway. */
+static bool may_release(const ons__cuda_device* device) {
+  return device->primary && !ons__cuda_driver_lost(device->driver) &&
+         !atomic_load_explicit(&device->has_code, memory_order_relaxed);
+}
+
 /* The result is of no interest: at process exit the driver may be gone already. */
 void ons__cuda_device_close(ons__device* base) {
   ons__cuda_device* device = (ons__cuda_device*)base;
   if (!device) return;
-  if (device->primary && !ons__cuda_driver_lost(device->driver)) {
+  if (may_release(device)) {
     device->driver->cuDevicePrimaryCtxRelease_v2(device->handle);
   }
   ons__free(base->backend->settings->allocator, device);

@@ -104,7 +104,9 @@ ons_status ons__cuda_driver_load(const ons__settings* settings,
   ons_status status = ONS_STATUS_OK;
   void* library = open_library(settings->cuda_driver_path, &tried);
   if (!library) {
-    status = ons__error_set(error, ONS_STATUS_UNAVAILABLE, "no CUDA driver. Tried:%s",
+    status = ons__error_set(error, ONS_STATUS_UNAVAILABLE,
+                            "no CUDA driver: install NVIDIA's, or name "
+                            "its libcuda.so.1 in ONSTREAM_CUDA_DRIVER. Tried:%s",
                             ons__string_text(&tried));
   }
   ons__string_clear(&tried);
@@ -114,7 +116,8 @@ ons_status ons__cuda_driver_load(const ons__settings* settings,
   if (missing) {
     return ons__error_set(
         error, ONS_STATUS_UNAVAILABLE,
-        "the CUDA driver has no %s: it is too old (CUDA 11.0 is needed)", missing);
+        "the CUDA driver has no %s: it is too old, update it (CUDA 11.0 is needed)",
+        missing);
   }
   return initialise(out_driver, error);
 }

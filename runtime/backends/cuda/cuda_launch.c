@@ -2,26 +2,33 @@
 #include "runtime/backends/cuda/cuda_backend.h"
 #include "runtime/base/error.h"
 
-static CUresult enqueue(const ons__cuda_driver* driver, CUfunction function,
-                        const ons_launch* launch, void* stream, void* const* parameters) {
+static inline CUresult enqueue_ex(const ons__cuda_driver* driver, CUfunction function,
+                                  const ons_launch* launch, void* stream,
+                                  void* const* parameters) {
+  const CUlaunchConfig config = {
+      .gridDimX = launch->grid[0],
+      .gridDimY = launch->grid[1],
+      .gridDimZ = launch->grid[2],
+      .blockDimX = launch->block[0],
+      .blockDimY = launch->block[1],
+      .blockDimZ = launch->block[2],
+      .sharedMemBytes = launch->shared_bytes,
+      .hStream = stream,
+  };
   /* The driver only reads the parameters; its prototype does not say so. */
-  void** values = (void**)parameters;
+  return driver->cuLaunchKernelEx(&config, function, (void**)parameters, NULL);
+}
+
+static ONS__NOINLINE CUresult enqueue(const ons__cuda_driver* driver, CUfunction function,
+                                      const ons_launch* launch, void* stream,
+                                      void* const* parameters) {
   if (driver->cuLaunchKernelEx) {
-    const CUlaunchConfig config = {
-        .gridDimX = launch->grid[0],
-        .gridDimY = launch->grid[1],
-        .gridDimZ = launch->grid[2],
-        .blockDimX = launch->block[0],
-        .blockDimY = launch->block[1],
-        .blockDimZ = launch->block[2],
-        .sharedMemBytes = launch->shared_bytes,
-        .hStream = stream,
-    };
-    return driver->cuLaunchKernelEx(&config, function, values, NULL);
+    return enqueue_ex(driver, function, launch, stream, parameters);
   }
-  return driver->cuLaunchKernel(
-      function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
-      launch->block[1], launch->block[2], launch->shared_bytes, stream, values, NULL);
+  return driver->cuLaunchKernel(function, launch->grid[0], launch->grid[1],
+                                launch->grid[2], launch->block[0], launch->block[1],
+                                launch->block[2], launch->shared_bytes, stream,
+                                (void**)parameters, NULL);
 }
 
 static CUresult enqueue_special(const ons__cuda_device* device, CUfunction function,
@@ -59,17 +66,32 @@ static ONS__COLD ons_status launch_slow(const ons__cuda_device* device,
   return ons__cuda_error(device->driver, call, result, error);
 }
 
-ons_status ons__cuda_launch(ons__device* base, const ons__function* function,
-                            const ons_launch* launch, void* stream,
-                            void* const* parameters, size_t parameter_count,
-                            ons_error* error) {
-  const ons__cuda_device* device = (const ons__cuda_device*)base;
-  (void)parameter_count;
+static ONS__NOINLINE ons_status launch_any(const ons__cuda_device* device,
+                                           const ons__function* function,
+                                           const ons_launch* launch, void* stream,
+                                           void* const* parameters, ons_error* error) {
   if (ons__cuda_driver_lost(device->driver)) return ons__cuda_error_lost(error);
   CUresult result =
       ons__cuda_stream_is_special(stream)
           ? enqueue_special(device, function->handle, launch, stream, parameters)
           : enqueue(device->driver, function->handle, launch, stream, parameters);
+  if (!result) return ONS_STATUS_OK;
+  return launch_slow(device, function, launch, stream, parameters, result, error);
+}
+
+/* In line what most launches need. */
+ons_status ons__cuda_launch(ons__device* base, const ons__function* function,
+                            const ons_launch* launch, void* stream,
+                            void* const* parameters, size_t parameter_count,
+                            ons_error* error) {
+  const ons__cuda_device* device = (const ons__cuda_device*)base;
+  const ons__cuda_driver* driver = function->driver; /* spares a cache line */
+  (void)parameter_count;
+  if (ONS__UNLIKELY(ons__cuda_stream_is_special(stream) ||
+                    ons__cuda_driver_lost(driver) || !driver->cuLaunchKernelEx)) {
+    return launch_any(device, function, launch, stream, parameters, error);
+  }
+  CUresult result = enqueue_ex(driver, function->handle, launch, stream, parameters);
   if (!result) return ONS_STATUS_OK;
   return launch_slow(device, function, launch, stream, parameters, result, error);
 }

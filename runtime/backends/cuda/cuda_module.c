@@ -25,7 +25,8 @@ static ons_status load_error(const ons__cuda_device* device, const ons__image* i
   ons__error_prefix(
       error,
       "the driver (CUDA %d.%d) does not take this %s for %s: it comes from a newer "
-      "compiler, or is for another architecture",
+      "compiler, or is for another architecture; update the driver, or name an NVRTC of "
+      "its version in ONSTREAM_NVRTC",
       driver->version / 1000, driver->version % 1000 / 10,
       image->kind == ONS__IMAGE_CUBIN ? "cubin" : "PTX", device->base.name);
   return ONS_STATUS_UNSUPPORTED;
@@ -33,7 +34,7 @@ static ons_status load_error(const ons__cuda_device* device, const ons__image* i
 
 ons_status ons__cuda_load(ons__device* base, const ons__image* image,
                           ons__binary** out_binary, ons_error* error) {
-  const ons__cuda_device* device = (const ons__cuda_device*)base;
+  ons__cuda_device* device = (ons__cuda_device*)base;
   const ons__cuda_driver* driver = device->driver;
   if (ons__cuda_driver_lost(driver)) return ons__cuda_error_lost(error);
   ons__cuda_binary* binary =
@@ -59,6 +60,7 @@ ons_status ons__cuda_load(ons__device* base, const ons__image* image,
     ons__free(base->backend->settings->allocator, binary);
     return load_error(device, image, call, result, error);
   }
+  atomic_store_explicit(&device->has_code, true, memory_order_relaxed);
   *out_binary = &binary->base;
   return ONS_STATUS_OK;
 }
@@ -178,6 +180,6 @@ ons_status ons__cuda_function(ons__binary* base, const char* lowered,
         lowered);
   }
   if (result) return ons__cuda_error(driver, call, result, error);
-  *out_function = (ons__function){function, kernel, attributes};
+  *out_function = (ons__function){function, driver, kernel, attributes};
   return ONS_STATUS_OK;
 }

@@ -5,14 +5,6 @@
 
 /* ---- streams ----------------------------------------------------------------------- */
 
-/* The special handles are looked up in the current context. */
-static CUresult stream_enter(const ons__cuda_device* device, const void* stream,
-                             ons__cuda_scope* out_scope) {
-  out_scope->switched = false;
-  if (!ons__cuda_stream_is_special(stream)) return CUDA_SUCCESS;
-  return ons__cuda_context_enter(device, out_scope);
-}
-
 static ons_status capture_result(const ons__cuda_driver* driver, const char* call,
                                  CUresult result, CUstreamCaptureStatus status,
                                  ons__capture_state* out_state, ons_error* error) {
@@ -45,7 +37,7 @@ ons_status ons__cuda_capture_state(ons__device* base, void* stream,
   if (ons__cuda_driver_lost(driver)) return ons__cuda_error_lost(error);
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   ons__cuda_scope scope;
-  CUresult result = stream_enter(device, stream, &scope);
+  CUresult result = ons__cuda_stream_enter(device, stream, &scope);
   if (!result) {
     result = driver->cuStreamIsCapturing(stream, &status);
     ons__cuda_context_leave(device, &scope);
@@ -65,13 +57,13 @@ ons_status ons__cuda_capture_info(ons__device* base, void* stream,
   uint64_t id = 0;
   CUgraph graph = NULL;
   ons__cuda_scope scope;
-  CUresult result = stream_enter(device, stream, &scope);
+  CUresult result = ons__cuda_stream_enter(device, stream, &scope);
   if (!result) {
-    result =
-        driver->cuStreamGetCaptureInfo_v3
-            ? driver->cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph, NULL, NULL,
-                                                NULL)
-            : driver->cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, NULL, NULL);
+    result = driver->cuStreamGetCaptureInfo_v3
+                 ? driver->cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph, NULL,
+                                                     NULL, NULL)
+                 : driver->cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, NULL,
+                                                     NULL);
     ons__cuda_context_leave(device, &scope);
   }
   *out_info = (ons__capture_info){.id = id, .graph = graph};
@@ -160,7 +152,7 @@ ons_status ons__cuda_event_record(ons__device* base, void* event_, void* stream,
   cuda_event* event = event_;
   if (ons__cuda_driver_lost(device->driver)) return ons__cuda_error_lost(error);
   ons__cuda_scope scope;
-  CUresult result = stream_enter(device, stream, &scope);
+  CUresult result = ons__cuda_stream_enter(device, stream, &scope);
   if (!result) {
     result = device->driver->cuEventRecord(event->handle, stream);
     if (is_foreign_event(result) && !move_event(device, event, stream)) {
@@ -177,7 +169,7 @@ ons_status ons__cuda_event_wait(ons__device* base, void* event, void* stream,
   const ons__cuda_device* device = (const ons__cuda_device*)base;
   if (ons__cuda_driver_lost(device->driver)) return ons__cuda_error_lost(error);
   ons__cuda_scope scope;
-  CUresult result = stream_enter(device, stream, &scope);
+  CUresult result = ons__cuda_stream_enter(device, stream, &scope);
   if (!result) {
     CUevent handle = ((const cuda_event*)event)->handle;
     result = device->driver->cuStreamWaitEvent(stream, handle, 0);

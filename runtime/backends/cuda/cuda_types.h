@@ -19,6 +19,7 @@ typedef struct ons__CUstream* CUstream;
 typedef struct ons__CUevent* CUevent;
 typedef struct ons__CUgraph* CUgraph;
 typedef struct ons__CUgraphNode* CUgraphNode;
+typedef struct ons__CUgraphExec* CUgraphExec;
 typedef struct ons__CUuserObject* CUuserObject;
 typedef struct ons__CUgraphEdgeData CUgraphEdgeData;     /* only pointers to it */
 typedef struct ons__CUlaunchAttribute CUlaunchAttribute; /* ditto */
@@ -55,5 +56,21 @@ typedef struct CUlaunchConfig {
   CUlaunchAttribute* attrs;
   unsigned int numAttrs;
 } CUlaunchConfig;
+
+/* As of CUDA 12.0; the vendor's suffix for it is _v2. */
+typedef struct CUDA_KERNEL_NODE_PARAMS {
+  CUfunction func;
+  unsigned int gridDimX;
+  unsigned int gridDimY;
+  unsigned int gridDimZ;
+  unsigned int blockDimX;
+  unsigned int blockDimY;
+  unsigned int blockDimZ;
+  unsigned int sharedMemBytes;
+  void** kernelParams;
+  void** extra;
+  CUkernel kern; /* these two where func is NULL */
+  CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
 
 #endif /* ONS_RUNTIME_BACKENDS_CUDA_CUDA_TYPES_H_ */

@@ -1,20 +1,22 @@
 /* A programmable DLPack producer for tests.
  *
  * make_type(slot, ...) gives a type with an exchange table of its own; instances describe
- * a tensor field by field, sensible or not. What a table's stream query cannot learn from
- * an instance is kept per slot. Counters say what was called, and how often each tensor
- * was deleted. */
+ * a tensor field by field, sensible or not. What a table's functions cannot learn from an
+ * instance is kept per slot: the stream of each device, and who allocates. What is handed
+ * over keeps the owner of its instance. Counters say what was called, and how often each
+ * tensor was deleted. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
 
 #include "onstream/dlpack.h"
 
-enum { SLOTS = 4, MAX_NDIM = 8 };
+enum { SLOTS = 4, DEVICES = 8, MAX_NDIM = 8 };
 
 static struct slot {
-  void* stream;
-  int stream_fails;
+  void* streams[DEVICES];
+  int stream_fails; /* 2: without an exception */
+  PyObject* allocate;
   long borrows, takes, allocations, queries, imports;
 } slots[SLOTS];
 
@@ -29,7 +31,8 @@ typedef struct {
   int has_shape, has_strides;
   unsigned long long byte_offset, flags;
   unsigned int major;
-  int fail; /* the borrowing and owning slots raise */
+  unsigned int minor;
+  int fail; /* the borrowing and owning slots raise; 2: fail without an exception */
   int null_deleter;
   PyObject* owner; /* what keeps the memory */
 } Tensor;
@@ -41,21 +44,26 @@ typedef struct {
   DLManagedTensor legacy;
   int64_t shape[MAX_NDIM], strides[MAX_NDIM];
   void* memory; /* of an allocated one */
+  PyObject* owner;
 } Managed;
 
-static void delete_versioned(DLManagedTensorVersioned* self) {
-  Managed* managed = self->manager_ctx;
+/* On any thread, with or without the GIL. */
+static void delete_managed(Managed* managed) {
   ++deleted;
+  if (managed->owner != NULL && Py_IsInitialized()) {
+    PyGILState_STATE gil = PyGILState_Ensure();
+    Py_DECREF(managed->owner);
+    PyGILState_Release(gil);
+  }
   free(managed->memory);
   free(managed);
 }
 
-static void delete_legacy(DLManagedTensor* self) {
-  Managed* managed = self->manager_ctx;
-  ++deleted;
-  free(managed->memory);
-  free(managed);
+static void delete_versioned(DLManagedTensorVersioned* self) {
+  delete_managed(self->manager_ctx);
 }
+
+static void delete_legacy(DLManagedTensor* self) { delete_managed(self->manager_ctx); }
 
 static void fill(const Tensor* self, DLTensor* out, int64_t* shape, int64_t* strides) {
   memcpy(shape, self->shape, sizeof self->shape);
@@ -78,8 +86,10 @@ static Managed* make_managed(const Tensor* self) {
   fill(self, &managed->versioned.dl_tensor, managed->shape, managed->strides);
   managed->legacy.dl_tensor = managed->versioned.dl_tensor;
   managed->versioned.version.major = self->major;
+  managed->versioned.version.minor = self->minor;
   managed->versioned.flags = self->flags;
   managed->versioned.manager_ctx = managed->legacy.manager_ctx = managed;
+  managed->owner = Py_XNewRef(self->owner);
   managed->versioned.deleter = self->null_deleter ? NULL : delete_versioned;
   managed->legacy.deleter = self->null_deleter ? NULL : delete_legacy;
   if (self->major != 1) {
@@ -91,13 +101,15 @@ static Managed* make_managed(const Tensor* self) {
 
 /* ---- the table's slots ------------------------------------------------------------ */
 
+static int fail(const Tensor* self) {
+  if (self->fail == 1) PyErr_SetString(PyExc_BufferError, "told to fail");
+  return -1;
+}
+
 static int borrow(void* object, DLTensor* out) {
   Tensor* self = object;
   ++slots[self->slot].borrows;
-  if (self->fail) {
-    PyErr_SetString(PyExc_BufferError, "told to fail");
-    return -1;
-  }
+  if (self->fail) return fail(self);
   fill(self, out, self->shape, self->strides);
   return 0;
 }
@@ -105,21 +117,20 @@ static int borrow(void* object, DLTensor* out) {
 static int take(void* object, DLManagedTensorVersioned** out) {
   Tensor* self = object;
   ++slots[self->slot].takes;
-  if (self->fail) {
-    PyErr_SetString(PyExc_BufferError, "told to fail");
-    return -1;
-  }
+  if (self->fail) return fail(self);
   *out = &make_managed(self)->versioned;
   return 0;
 }
 
-static int query(int slot, void** out) {
+static int query(int slot, int device, void** out) {
   ++slots[slot].queries;
   if (slots[slot].stream_fails) {
-    PyErr_SetString(PyExc_RuntimeError, "no stream today");
+    if (slots[slot].stream_fails == 1) {
+      PyErr_SetString(PyExc_RuntimeError, "no stream today");
+    }
     return -1;
   }
-  *out = slots[slot].stream;
+  *out = slots[slot].streams[device];
   return 0;
 }
 
@@ -137,6 +148,18 @@ static int allocate(int slot, DLTensor* prototype, DLManagedTensorVersioned** ou
   for (int i = 0; i < prototype->ndim; ++i) {
     like.shape[i] = prototype->shape[i];
     count *= (size_t)prototype->shape[i];
+  }
+  if (slots[slot].allocate != NULL) {
+    PyObject* pair =
+        PyObject_CallFunction(slots[slot].allocate, "in", like.device_id,
+                              (Py_ssize_t)(count * (size_t)like.bits / 8));
+    if (pair == NULL || !PyArg_ParseTuple(pair, "KO", &like.data, &like.owner)) {
+      Py_XDECREF(pair);
+      return -1;
+    }
+    *out = &make_managed(&like)->versioned;
+    Py_DECREF(pair);
+    return 0;
   }
   void* memory = calloc(count + 1, 16);
   like.data = (unsigned long long)(uintptr_t)memory;
@@ -176,8 +199,8 @@ typedef void (*set_error)(void*, const char*, const char*);
 /* One set of slots with a number each, as a table's functions get no context. */
 #define SLOT(n)                                                                \
   static int query_##n(DLDeviceType type, int32_t id, void** out) {            \
-    (void)type, (void)id;                                                      \
-    return query(n, out);                                                      \
+    (void)type;                                                                \
+    return query(n, id, out);                                                  \
   }                                                                            \
   static int allocate_##n(DLTensor* prototype, DLManagedTensorVersioned** out, \
                           void* context, set_error set) {                      \
@@ -251,7 +274,9 @@ static void tensor_dealloc(PyObject* object) {
 
 static PyMemberDef tensor_members[] = {
     {"data", T_ULONGLONG, offsetof(Tensor, data), 0, NULL},
+    {"owner", T_OBJECT, offsetof(Tensor, owner), 0, NULL},
     {"fail", T_INT, offsetof(Tensor, fail), 0, NULL},
+    {"minor", T_UINT, offsetof(Tensor, minor), 0, NULL},
     {"ndim", T_INT, offsetof(Tensor, ndim), 0, NULL},
     {"device_type", T_INT, offsetof(Tensor, device_type), 0, NULL},
     {"device_id", T_INT, offsetof(Tensor, device_id), 0, NULL},
@@ -347,13 +372,26 @@ static PyObject* capsule_name(PyObject* module, PyObject* object) {
 
 /* ---- control ---------------------------------------------------------------------- */
 
+/* set_stream(slot, stream, fails=0, device=-1): of one device, or of all. */
 static PyObject* set_stream(PyObject* module, PyObject* args) {
   (void)module;
-  int slot, fails = 0;
+  int slot, fails = 0, device = -1;
   unsigned long long stream;
-  if (!PyArg_ParseTuple(args, "iK|p", &slot, &stream, &fails)) return NULL;
-  slots[slot].stream = (void*)(uintptr_t)stream;
+  if (!PyArg_ParseTuple(args, "iK|ii", &slot, &stream, &fails, &device)) return NULL;
+  for (int i = 0; i < DEVICES; ++i) {
+    if (device < 0 || device == i) slots[slot].streams[i] = (void*)(uintptr_t)stream;
+  }
   slots[slot].stream_fails = fails;
+  Py_RETURN_NONE;
+}
+
+/* set_allocator(slot, function): function(device, bytes) gives (address, owner). */
+static PyObject* set_allocator(PyObject* module, PyObject* args) {
+  (void)module;
+  int slot;
+  PyObject* function;
+  if (!PyArg_ParseTuple(args, "iO", &slot, &function)) return NULL;
+  Py_XSETREF(slots[slot].allocate, function != Py_None ? Py_NewRef(function) : NULL);
   Py_RETURN_NONE;
 }
 
@@ -370,6 +408,7 @@ static PyObject* counts(PyObject* module, PyObject* args) {
 
 static PyObject* reset(PyObject* module, PyObject* ignored) {
   (void)module, (void)ignored;
+  for (int i = 0; i < SLOTS; ++i) Py_CLEAR(slots[i].allocate);
   memset(slots, 0, sizeof slots);
   handed_out = deleted = 0;
   Py_RETURN_NONE;
@@ -385,6 +424,7 @@ static PyMethodDef methods[] = {{"make_type", (PyCFunction)(void (*)(void))make_
                                 {"capsule", capsule, METH_VARARGS, NULL},
                                 {"capsule_name", capsule_name, METH_O, NULL},
                                 {"set_stream", set_stream, METH_VARARGS, NULL},
+                                {"set_allocator", set_allocator, METH_VARARGS, NULL},
                                 {"counts", counts, METH_VARARGS, NULL},
                                 {"reset", reset, METH_NOARGS, NULL},
                                 {"nothing", (PyCFunction)(void (*)(void))nothing,

@@ -21,6 +21,12 @@ def use(x: Any) -> Any:
         log = error.log + error.source + str(error.line)
     except ons.DeviceError as error:
         log = f"{error.code} {error.name}"
-    except (TypeError, ons.ArgumentValueError, ons.OrderError, ons.UnavailableError):
+    except (
+        TypeError,
+        ons.ArgumentValueError,
+        ons.OrderError,
+        ons.UnavailableError,
+        ons.UnsupportedError,
+    ):
         raise
     return log, text, registers

@@ -1,0 +1,1 @@
+"""Tools that test onstream itself. Nothing here is imported by onstream."""

@@ -1,0 +1,1 @@
+"""Random programs against onstream on a simulated GPU: python -m onstream.testing.simgpu."""

@@ -1,0 +1,230 @@
+/* Arguments through Arrow's C device interface: one-dimensional arrays of numbers.
+ *
+ * The array is moved out of its capsule and released once the device is past the launch.
+ * Nobody may write it, and its producer's work ends with an event that the launch waits
+ * for. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "binding.h"
+
+/* ---- the interface's structs, by Arrow's specification ---------------------------- */
+
+typedef struct arrow_schema {
+  const char* format;
+  const char* name;
+  const char* metadata;
+  int64_t flags;
+  int64_t n_children;
+  struct arrow_schema** children;
+  struct arrow_schema* dictionary;
+  void (*release)(struct arrow_schema*);
+  void* private_data;
+} arrow_schema;
+
+typedef struct arrow_array {
+  int64_t length;
+  int64_t null_count; /* -1: not counted */
+  int64_t offset;     /* in elements */
+  int64_t n_buffers;
+  int64_t n_children;
+  const void** buffers;
+  struct arrow_array** children;
+  struct arrow_array* dictionary;
+  void (*release)(struct arrow_array*);
+  void* private_data;
+} arrow_array;
+
+typedef struct arrow_device_array {
+  arrow_array array;
+  int64_t device_id;
+  int32_t device_type; /* as DLPack's */
+  void* sync_event;    /* the address of an event of the device's platform, or NULL */
+  int64_t reserved[3];
+} arrow_device_array;
+
+static void release_array(void* object) {
+  arrow_device_array* moved = object;
+  if (moved->array.release != NULL) moved->array.release(&moved->array);
+  free(moved);
+}
+
+/* ---- what it says ----------------------------------------------------------------- */
+
+static bool refuse(onspy_call* call, size_t index, PyObject* object, const char* why) {
+  onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
+                       "a %.200s %s", Py_TYPE(object)->tp_name, why);
+  return false;
+}
+
+static bool dtype_of(const char* format, DLDataType* out_dtype) {
+  static const struct {
+    char format;
+    DLDataType dtype;
+  } known[] = {
+      {'c', {kDLInt, 8, 1}},    {'C', {kDLUInt, 8, 1}},   {'s', {kDLInt, 16, 1}},
+      {'S', {kDLUInt, 16, 1}},  {'i', {kDLInt, 32, 1}},   {'I', {kDLUInt, 32, 1}},
+      {'l', {kDLInt, 64, 1}},   {'L', {kDLUInt, 64, 1}},  {'e', {kDLFloat, 16, 1}},
+      {'f', {kDLFloat, 32, 1}}, {'g', {kDLFloat, 64, 1}},
+  };
+  if (format == NULL || format[0] == '\0' || format[1] != '\0') return false;
+  for (size_t i = 0; i < sizeof known / sizeof *known; ++i) {
+    if (known[i].format != format[0]) continue;
+    *out_dtype = known[i].dtype;
+    return true;
+  }
+  return false;
+}
+
+static bool read_type(onspy_call* call, size_t index, PyObject* object,
+                      const arrow_schema* schema, DLDataType* out_dtype) {
+  if (schema->dictionary == NULL && dtype_of(schema->format, out_dtype)) return true;
+  onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
+                       "a %.200s of Arrow type '%.100s'%s; kernels take arrays of "
+                       "integers and floats: cast it, booleans to uint8 and times to "
+                       "int64",
+                       Py_TYPE(object)->tp_name,
+                       schema->format != NULL ? schema->format : "",
+                       schema->dictionary != NULL ? ", dictionary-encoded" : "");
+  return false;
+}
+
+static bool read_array(onspy_call* call, size_t index, PyObject* object,
+                       const arrow_device_array* moved) {
+  const arrow_array* array = &moved->array;
+  DLTensor* tensor = &call->tensors[index];
+  if (array->n_buffers != 2 || array->n_children != 0 || array->buffers == NULL ||
+      array->length < 0 || array->offset < 0) {
+    return refuse(call, index, object,
+                  "whose Arrow array is malformed; that is for its library to mend: pass "
+                  "another array");
+  }
+  if (array->null_count != 0 && array->buffers[0] != NULL) {
+    return refuse(call, index, object,
+                  "that has nulls, or has not counted them; a kernel would not see them: "
+                  "pass it with the nulls filled or dropped");
+  }
+  int64_t* extents = onspy_call_extents(call, 1);
+  if (extents == NULL) return false;
+  extents[0] = array->length;
+  tensor->ndim = 1;
+  tensor->shape = extents;
+  tensor->data = (void*)(uintptr_t)array->buffers[1];
+  tensor->byte_offset = (uint64_t)array->offset * (tensor->dtype.bits / 8);
+  return true;
+}
+
+static bool read_device(onspy_call* call, size_t index, PyObject* object,
+                        const arrow_device_array* moved, DLDevice* out_device) {
+  bool on_cpu = moved->device_type == kDLCPU;
+  if (moved->device_type <= 0 || moved->device_type > INT16_MAX ||
+      (!on_cpu && moved->device_id < -1) || moved->device_id > INT32_MAX) {
+    return refuse(call, index, object,
+                  "whose Arrow device is none; that is for its library to mend: pass "
+                  "another array");
+  }
+  int32_t id = moved->device_id < 0 ? 0 : (int32_t)moved->device_id;
+  *out_device = (DLDevice){(DLDeviceType)moved->device_type, id};
+  return true;
+}
+
+/* ---- asking ----------------------------------------------------------------------- */
+
+/* The pair of capsules (new reference), looked at but not moved out of. */
+static PyObject* ask(onspy_call* call, size_t index, PyObject* object,
+                     arrow_schema** out_schema, arrow_device_array** out_array) {
+  PyObject* pair = PyObject_CallMethodNoArgs(object, call->state->str_arrow_device_array);
+  if (pair == NULL) {
+    onspy_raise_from_producer(call->kernel, index, object, "__arrow_c_device_array__");
+    return NULL;
+  }
+  if (PyTuple_Check(pair) && PyTuple_GET_SIZE(pair) == 2) {
+    PyObject* schema = PyTuple_GET_ITEM(pair, 0);
+    PyObject* array = PyTuple_GET_ITEM(pair, 1);
+    if (PyCapsule_IsValid(schema, "arrow_schema") &&
+        PyCapsule_IsValid(array, "arrow_device_array")) {
+      *out_schema = PyCapsule_GetPointer(schema, "arrow_schema");
+      *out_array = PyCapsule_GetPointer(array, "arrow_device_array");
+      if ((*out_schema)->release != NULL && (*out_array)->array.release != NULL)
+        return pair;
+    }
+  }
+  Py_DECREF(pair);
+  refuse(call, index, object,
+         "whose __arrow_c_device_array__ is no pair of unused capsules; it must make new "
+         "ones at each call");
+  return NULL;
+}
+
+/* The launch waits for the event, as for those that the caller gives; there is at most
+ * one for each argument. */
+static bool wait_for(onspy_call* call, const arrow_device_array* moved) {
+  if (moved->sync_event == NULL) return true;
+  if (call->events == NULL) {
+    const ons_launch_events* given = call->launch->events;
+    size_t given_count = given != NULL ? given->wait_count : 0;
+    void** events = PyMem_New(void*, given_count + call->count);
+    if (events == NULL) return PyErr_NoMemory() != NULL;
+    call->temporary[call->temporary_count++] = (ons_retained){events, PyMem_Free};
+    if (given_count > 0) memcpy(events, given->wait, given_count * sizeof *events);
+    call->events = events;
+    call->event_count = given_count;
+  }
+  memcpy(&call->events[call->event_count++], moved->sync_event, sizeof(void*));
+  return true;
+}
+
+/* Kept until the launch has run; plain host memory, which only launches on the CPU use,
+ * for the call. */
+static bool move_out(onspy_call* call, arrow_device_array* array,
+                     arrow_device_array** out_moved) {
+  arrow_device_array* moved = malloc(sizeof *moved);
+  if (moved == NULL) return PyErr_NoMemory() != NULL;
+  *moved = *array;
+  array->array.release = NULL;
+  ons_retained entry = {moved, release_array};
+  if (moved->device_type == kDLCPU) {
+    call->temporary[call->temporary_count++] = entry;
+  } else {
+    call->retained[call->retained_count++] = entry;
+  }
+  *out_moved = moved;
+  return true;
+}
+
+bool onspy_call_arrow(onspy_call* call, size_t index, PyObject* object) {
+  arrow_schema* schema;
+  arrow_device_array* array;
+  PyObject* pair = ask(call, index, object, &schema, &array);
+  if (pair == NULL) return false;
+  DLTensor* tensor = &call->tensors[index];
+  *tensor = (DLTensor){.data = NULL};
+  arrow_device_array* moved;
+  bool taken = move_out(call, array, &moved) &&
+               read_type(call, index, object, schema, &tensor->dtype) &&
+               read_device(call, index, object, moved, &tensor->device) &&
+               read_array(call, index, object, moved);
+  Py_DECREF(pair);
+  if (!taken) return false;
+  ons_arg* arg = &call->args[index];
+  arg->kind = ONS_ARG_TENSOR;
+  arg->value.tensor = tensor;
+  arg->flags = ONS_ARG_READ_ONLY;
+  if (onspy_traits(call->kernel, index) & ONSPY_PARAMETER_VALUE)
+    return onspy_scalar_from_tensor(call, index, object);
+  if (onspy_on_host(tensor->device)) return true;
+  call->device_seen = true;
+  arg->flags |= ONS_ARG_ORDERED;
+  return wait_for(call, moved);
+}
+
+bool onspy_arrow_device(onspy_call* call, size_t index, PyObject* object,
+                        DLDevice* out_device) {
+  arrow_schema* schema;
+  arrow_device_array* array;
+  PyObject* pair = ask(call, index, object, &schema, &array);
+  if (pair == NULL) return false;
+  bool read = read_device(call, index, object, array, out_device);
+  Py_DECREF(pair);
+  return read;
+}

@@ -1,0 +1,228 @@
+/* An array of another library as an ons_tensor: the producer is asked as for a kernel's
+ * argument, and what would be released after the call is kept as long as the tensor. */
+#include <string.h>
+
+#include "binding.h"
+
+/* A call without a kernel and with one argument. */
+typedef struct import {
+  onspy_kernel kernel; /* nameless: errors say from_dlpack */
+  ons_launch launch;
+  onspy_call call;
+  PyObject* object;
+  ons_arg arg;
+  DLTensor tensor;
+  ons_retained temporary[ONSPY_TEMPORARIES];
+  ons_retained retained[1];
+} import;
+
+/* ---- what is kept ----------------------------------------------------------------- */
+
+enum { HELD_MAX = ONSPY_TEMPORARIES + 1 };
+
+/* The managed tensor that the library gets, and what it stands for. */
+typedef struct held {
+  DLManagedTensorVersioned managed;
+  PyObject* object; /* NULL where an entry owns the memory */
+  size_t count;
+  ons_retained entries[HELD_MAX];
+} held;
+
+static void release_held(held* self) {
+  for (size_t i = 0; i < self->count; ++i) {
+    self->entries[i].release(self->entries[i].object);
+  }
+  Py_XDECREF(self->object);
+  PyMem_Free(self);
+}
+
+/* On any thread, with or without the GIL. */
+static void delete_held(DLManagedTensorVersioned* managed) {
+  if (!Py_IsInitialized()) return; /* nothing of Python's can be released any more */
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  release_held(managed->manager_ctx);
+  PyErr_Restore(type, value, traceback);
+  PyGILState_Release(gil);
+}
+
+/* Moves all that the call has taken into a managed tensor. Interfaces and buffers do not
+ * own their memory: the object does. */
+static held* keep(import* self, const onspy_producer* producer) {
+  onspy_call* call = &self->call;
+  held* kept = PyMem_Calloc(1, sizeof *kept);
+  if (kept == NULL) return (held*)PyErr_NoMemory();
+  bool owns = producer->kind == ONSPY_KIND_EXCHANGE || producer->kind == ONSPY_KIND_DLPACK;
+  kept->object = owns ? NULL : Py_NewRef(self->object);
+  for (size_t i = 0; i < call->temporary_count; ++i) {
+    kept->entries[kept->count++] = call->temporary[i];
+  }
+  for (size_t i = 0; i < call->retained_count; ++i) {
+    kept->entries[kept->count++] = call->retained[i];
+  }
+  call->temporary_count = call->retained_count = 0;
+  kept->managed = (DLManagedTensorVersioned){
+      .version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
+      .manager_ctx = kept,
+      .deleter = delete_held,
+      .dl_tensor = self->tensor};
+  return kept;
+}
+
+/* ---- asking ----------------------------------------------------------------------- */
+
+/* Producers that put their work in order themselves must not be asked to do so with a
+ * stream under capture. */
+static bool check_capture(import* self) {
+  onspy_call* call = &self->call;
+  uint32_t captured = 0;
+  ons_error error = ONS_ERROR_INIT;
+  ons_runtime* runtime = onspy_runtime(call->state);
+  if (runtime == NULL) return false;
+  if (ons_stream_is_captured(runtime, call->plan.device, call->plan.stream, &captured,
+                             &error) != ONS_STATUS_OK) {
+    return onspy_raise(call->state, &error) != NULL;
+  }
+  if (captured == 0) return true;
+  onspy_raise_argument(
+      call->kernel, 0, call->state->error_order,
+      "a %.200s, whose stream is unknown, while stream %p is part of a capture, which its "
+      "work cannot join; the capture is untouched: import it before",
+      Py_TYPE(self->object)->tp_name, call->plan.stream);
+  return false;
+}
+
+static bool ask(import* self, const onspy_producer* producer) {
+  onspy_call* call = &self->call;
+  switch (producer->kind) {
+    case ONSPY_KIND_EXCHANGE:
+      return onspy_call_exchange_owned(call, 0, self->object, producer);
+    case ONSPY_KIND_DLPACK:
+    case ONSPY_KIND_ARRAY_INTERFACE:
+    case ONSPY_KIND_BUFFER:
+    case ONSPY_KIND_BYTES:
+      return onspy_call_slow(call, 0, self->object, producer);
+    default:
+      onspy_raise_argument(
+          call->kernel, 0, call->state->error_argument_type,
+          "a %.200s, which is no array; pass one with __dlpack__, "
+          "__cuda_array_interface__ or a buffer",
+          Py_TYPE(self->object)->tp_name);
+      return false;
+  }
+}
+
+/* The home stream: the one given, else ons.use_stream's, else the producer's own; the
+ * legacy one where that is unknown. */
+static void choose_stream(import* self) {
+  onspy_call* call = &self->call;
+  DLDevice device = self->tensor.device;
+  call->plan.device = device;
+  call->plan.order = ONS_ORDER_JOIN;
+  const onspy_use_stream* scope = onspy_used_stream(device);
+  if (self->launch.flags & ONS_LAUNCH_STREAM) {
+    call->plan.stream = self->launch.stream;
+  } else if (scope != NULL) {
+    call->plan.stream = scope->stream;
+  } else {
+    call->plan.stream =
+        self->arg.flags & ONS_ARG_STREAM_KNOWN ? self->arg.stream : NULL;
+  }
+}
+
+static bool refuse_stream(import* self) {
+  onspy_raise_argument(self->call.kernel, 0, self->call.state->error_argument_value,
+                       "a %.200s in host memory, which has no stream; leave stream out",
+                       Py_TYPE(self->object)->tp_name);
+  return false;
+}
+
+static bool take(import* self, const onspy_producer* producer) {
+  onspy_call* call = &self->call;
+  if (!ask(self, producer)) return false;
+  if (onspy_on_host(self->tensor.device)) {
+    return !(self->launch.flags & ONS_LAUNCH_STREAM) || refuse_stream(self);
+  }
+  choose_stream(self);
+  if (self->arg.kind != ONS_ARG_PENDING) return true;
+  bool known = self->arg.flags & ONS_ARG_STREAM_KNOWN;
+  return (known || check_capture(self)) &&
+         onspy_call_ask(call, 0, self->object, producer);
+}
+
+/* ---- the library's tensor --------------------------------------------------------- */
+
+/* A producer that is on whatever stream it is used on has none to be given back to. */
+static uint32_t flags_of(const import* self, const onspy_producer* producer) {
+  uint32_t flags = 0;
+  if (self->arg.flags & ONS_ARG_READ_ONLY) flags |= ONS_TENSOR_READ_ONLY;
+  if (self->arg.flags & ONS_ARG_REQUIRES_GRAD) flags |= ONS_TENSOR_REQUIRES_GRAD;
+  if (onspy_on_host(self->tensor.device)) return flags;
+  flags |= ONS_TENSOR_STREAM;
+  if (self->arg.flags & ONS_ARG_ORDERED) flags |= ONS_TENSOR_ORDERED;
+  if (self->arg.flags & ONS_ARG_STREAM_KNOWN) {
+    flags |= producer->traits & ONSPY_PRODUCER_ON_CALLERS_STREAM
+                 ? ONS_TENSOR_ORDERED
+                 : ONS_TENSOR_PRODUCER_STREAM;
+  }
+  return flags;
+}
+
+static ons_tensor* make(import* self, const onspy_producer* producer) {
+  onspy_state* state = self->call.state;
+  ons_runtime* runtime = onspy_runtime(state);
+  held* kept = runtime != NULL ? keep(self, producer) : NULL;
+  if (kept == NULL) return NULL;
+  ons_tensor_options options = ONS_TENSOR_OPTIONS_INIT;
+  options.flags = flags_of(self, producer);
+  options.versioned = &kept->managed;
+  options.stream = self->call.plan.stream;
+  options.producer_stream = self->arg.stream;
+  ons_tensor* tensor = NULL;
+  ons_error error = ONS_ERROR_INIT;
+  if (ons_tensor_create(runtime, &options, &tensor, &error) != ONS_STATUS_OK) {
+    onspy_raise(state, &error);
+    delete_held(&kept->managed);
+  }
+  return tensor;
+}
+
+static void drop(onspy_call* call) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  onspy_call_release_temporary(call);
+  for (size_t i = 0; i < call->retained_count; ++i) {
+    call->retained[i].release(call->retained[i].object);
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
+                                const onspy_producer* producer, bool stream_given,
+                                void* stream, onspy_import* out_import) {
+  import self;
+  memset(&self, 0, sizeof self);
+  self.kernel.state = state;
+  self.launch = (ons_launch)ONS_LAUNCH_INIT;
+  if (stream_given) self.launch.flags = ONS_LAUNCH_STREAM;
+  self.launch.stream = stream;
+  self.object = object;
+  self.call = (onspy_call){.state = state,
+                           .kernel = &self.kernel,
+                           .launch = &self.launch,
+                           .objects = &self.object,
+                           .count = 1,
+                           .args = &self.arg,
+                           .tensors = &self.tensor,
+                           .temporary = self.temporary,
+                           .retained = self.retained};
+  ons_tensor* tensor = take(&self, producer) ? make(&self, producer) : NULL;
+  if (tensor == NULL) drop(&self.call);
+  *out_import = (onspy_import){
+      .on_host = onspy_on_host(self.tensor.device),
+      .retained = producer->traits & ONSPY_PRODUCER_RETAINED,
+      .knows_producer = flags_of(&self, producer) & ONS_TENSOR_PRODUCER_STREAM,
+      .producer_stream = self.arg.stream};
+  return tensor;
+}

@@ -1,0 +1,361 @@
+/* onstream.Tensor: memory of another library, kept and used on a home stream. */
+#include "binding.h"
+
+typedef struct onspy_tensor {
+  PyObject_HEAD ons_tensor* handle; /* NULL when released */
+  /* Whom to ask for the stream to release to. */
+  PyTypeObject* type; /* of the array */
+  PyObject* array;    /* only where its stream is found by asking the array itself */
+  onspy_import import;
+  unsigned long thread; /* that imported it */
+} onspy_tensor;
+
+/* ---- release ---------------------------------------------------------------------- */
+
+static bool is_finalizing(void) {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing() != 0;
+#else
+  return _Py_IsFinalizing() != 0;
+#endif
+}
+
+/* The stream that the producer works on now, else the one that it told on the way in.
+ * Without one `*out_known` is false. */
+static bool find_producer_stream(onspy_state* state, const onspy_tensor* self,
+                                 const onspy_producer* producer, bool* out_known,
+                                 void** out_stream) {
+  DLDevice device = ons_tensor_dltensor(self->handle)->device;
+  *out_stream = NULL;
+  if (!onspy_stream_of(state, producer, self->array, device, out_known, out_stream)) {
+    if (!PyErr_Occurred()) {
+      PyErr_SetString(PyExc_RuntimeError,
+                      "the array's library does not tell its current stream");
+    }
+    return false;
+  }
+  if (!*out_known) {
+    *out_known = self->import.knows_producer;
+    *out_stream = self->import.producer_stream;
+  }
+  return true;
+}
+
+/* False, with an exception and the tensor as it was. */
+static bool release_in_order(onspy_state* state, onspy_tensor* self) {
+  onspy_producer scratch;
+  const onspy_producer* producer = onspy_producer_find(state, self->type, &scratch);
+  bool known;
+  void* stream;
+  if (producer == NULL ||
+      !find_producer_stream(state, self, producer, &known, &stream)) {
+    return false;
+  }
+  ons_tensor* handle = self->handle;
+  if (handle == NULL) return true; /* Python code of the query was faster */
+  self->handle = NULL;
+  if (!known) {
+    ons_tensor_release(handle);
+    return true;
+  }
+  /* Memory that is freed in no stream's order stays until the device is past it: with a
+     reference left, nothing is freed here. */
+  ons_error error = ONS_ERROR_INIT;
+  if (self->import.retained) ons_tensor_retain(handle);
+  ons_status status = ons_tensor_release_to(handle, stream, &error);
+  if (self->import.retained) ons_tensor_release(handle);
+  if (status == ONS_STATUS_OK) return true;
+  self->handle = handle;
+  return onspy_raise(state, &error) != NULL;
+}
+
+static bool is_ordered_release(const onspy_tensor* self) {
+  return !self->import.on_host && PyThread_get_thread_ident() == self->thread &&
+         !is_finalizing();
+}
+
+static bool release(onspy_state* state, onspy_tensor* self) {
+  if (self->handle == NULL) return true;
+  if (is_ordered_release(self)) {
+    if (!release_in_order(state, self)) return false;
+  } else {
+    ons_tensor* handle = self->handle;
+    self->handle = NULL;
+    ons_tensor_release(handle);
+  }
+  Py_CLEAR(self->array);
+  return true;
+}
+
+/* Raises nothing, and runs no Python code of the producer's: who has to be asked by that
+ * gets the memory later. */
+static void release_finally(onspy_tensor* self) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  bool in_order = self->array == NULL && is_ordered_release(self);
+  if (!in_order || !release_in_order(onspy_state_of((PyObject*)self), self)) {
+    PyErr_Clear();
+    ons_tensor_release(self->handle);
+    self->handle = NULL;
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+/* ---- making ----------------------------------------------------------------------- */
+
+/* A Tensor has its stream already. */
+static PyObject* same_tensor(PyObject* object, bool given, const void* stream) {
+  const onspy_tensor* self = (onspy_tensor*)object;
+  ons_arg arg = {.kind = ONS_ARG_NULL};
+  if (self->handle != NULL) ons_tensor_arg(self->handle, &arg);
+  if (given && arg.stream != stream) {
+    return PyErr_Format(PyExc_ValueError,
+                        "from_dlpack: a Tensor stays on its stream; import the array that "
+                        "it is of again");
+  }
+  return Py_NewRef(object);
+}
+
+PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stream) {
+  bool given;
+  void* handle = NULL;
+  if (!onspy_stream_parse(state, NULL, stream, &given, &handle)) return NULL;
+  if (Py_IS_TYPE(object, state->tensor_type)) return same_tensor(object, given, handle);
+  onspy_producer scratch;
+  const onspy_producer* producer =
+      onspy_producer_find(state, Py_TYPE(object), &scratch);
+  if (producer == NULL) return NULL;
+  onspy_import import = {0};
+  ons_tensor* tensor =
+      onspy_tensor_import(state, object, producer, given, handle, &import);
+  if (tensor == NULL) return NULL;
+  PyTypeObject* type = state->tensor_type; /* NULL: the interpreter is shutting down */
+  onspy_tensor* self = type != NULL ? (onspy_tensor*)type->tp_alloc(type, 0) : NULL;
+  if (self == NULL) {
+    ons_tensor_release(tensor);
+    return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+  }
+  self->handle = tensor;
+  self->type = (PyTypeObject*)Py_NewRef(Py_TYPE(object));
+  self->array = producer->stream_of != NULL ? Py_NewRef(object) : NULL;
+  self->import = import;
+  self->thread = PyThread_get_thread_ident();
+  return (PyObject*)self;
+}
+
+/* ---- as an argument --------------------------------------------------------------- */
+
+static void drop_reference(void* tensor) { ons_tensor_release(tensor); }
+
+bool onspy_call_tensor(onspy_call* call, size_t index, PyObject* object) {
+  ons_tensor* handle = ((onspy_tensor*)object)->handle;
+  if (handle == NULL) {
+    onspy_raise_argument(call->kernel, index, call->state->error_argument_value,
+                         "a Tensor that has been released; import the array again");
+    return false;
+  }
+  /* Python code of another argument, or another thread, may release it meanwhile. */
+  ons_tensor_retain(handle);
+  call->temporary[call->temporary_count++] = (ons_retained){handle, drop_reference};
+  ons_tensor_arg(handle, &call->args[index]);
+  call->tensors[index] = *ons_tensor_dltensor(handle);
+  call->device_seen |= !onspy_on_host(call->tensors[index].device);
+  return !(onspy_traits(call->kernel, index) & ONSPY_PARAMETER_VALUE) ||
+         onspy_scalar_from_tensor(call, index, object);
+}
+
+DLDevice onspy_tensor_device(PyObject* object) {
+  const ons_tensor* handle = ((onspy_tensor*)object)->handle;
+  return handle != NULL ? ons_tensor_dltensor(handle)->device
+                        : (DLDevice){(DLDeviceType)0, 0};
+}
+
+/* ---- what it tells ---------------------------------------------------------------- */
+
+static const DLTensor* tensor_of(PyObject* object) {
+  const ons_tensor* handle = ((onspy_tensor*)object)->handle;
+  if (handle != NULL) return ons_tensor_dltensor(handle);
+  PyErr_SetString(PyExc_ValueError, "the Tensor has been released");
+  return NULL;
+}
+
+static PyObject* tuple_of(const int64_t* values, int32_t count) {
+  PyObject* tuple = PyTuple_New(count);
+  for (int32_t i = 0; tuple != NULL && i < count; ++i) {
+    PyObject* number = PyLong_FromLongLong(values[i]);
+    if (number == NULL) {
+      Py_CLEAR(tuple);
+    } else {
+      PyTuple_SET_ITEM(tuple, i, number);
+    }
+  }
+  return tuple;
+}
+
+static PyObject* get_shape(PyObject* self, void* Py_UNUSED(closure)) {
+  const DLTensor* tensor = tensor_of(self);
+  return tensor != NULL ? tuple_of(tensor->shape, tensor->ndim) : NULL;
+}
+
+static PyObject* get_strides(PyObject* self, void* Py_UNUSED(closure)) {
+  const DLTensor* tensor = tensor_of(self);
+  if (tensor == NULL) return NULL;
+  if (tensor->strides != NULL) return tuple_of(tensor->strides, tensor->ndim);
+  PyObject* tuple = PyTuple_New(tensor->ndim);
+  uint64_t stride = 1;
+  for (int32_t i = tensor->ndim - 1; tuple != NULL && i >= 0; --i) {
+    PyObject* number = PyLong_FromUnsignedLongLong(stride);
+    if (number == NULL) {
+      Py_CLEAR(tuple);
+    } else {
+      PyTuple_SET_ITEM(tuple, i, number);
+    }
+    stride *= (uint64_t)tensor->shape[i];
+  }
+  return tuple;
+}
+
+static PyObject* get_dtype(PyObject* self, void* Py_UNUSED(closure)) {
+  const DLTensor* tensor = tensor_of(self);
+  return tensor != NULL ? onspy_dtype_text(tensor->dtype) : NULL;
+}
+
+static PyObject* get_device(PyObject* self, void* Py_UNUSED(closure)) {
+  const DLTensor* tensor = tensor_of(self);
+  if (tensor == NULL) return NULL;
+  switch ((int)tensor->device.device_type) {
+    case kDLCPU:
+      return PyUnicode_FromString("cpu");
+    case kDLCUDA:
+      return PyUnicode_FromFormat("cuda:%d", (int)tensor->device.device_id);
+    case kDLCUDAHost:
+      return PyUnicode_FromString("cuda_host");
+    default: /* ons_tensor takes no other */
+      return PyUnicode_FromFormat("cuda_managed:%d", (int)tensor->device.device_id);
+  }
+}
+
+static PyObject* get_stream(PyObject* self, void* Py_UNUSED(closure)) {
+  if (tensor_of(self) == NULL) return NULL;
+  ons_arg arg;
+  ons_tensor_arg(((onspy_tensor*)self)->handle, &arg);
+  if (!(arg.flags & ONS_ARG_STREAM_KNOWN)) Py_RETURN_NONE;
+  return PyLong_FromVoidPtr(arg.stream);
+}
+
+static PyObject* get_data_ptr(PyObject* self, void* Py_UNUSED(closure)) {
+  const DLTensor* tensor = tensor_of(self);
+  if (tensor == NULL) return NULL;
+  return PyLong_FromUnsignedLongLong((uintptr_t)tensor->data + tensor->byte_offset);
+}
+
+static PyObject* get_nbytes(PyObject* self, void* Py_UNUSED(closure)) {
+  const DLTensor* tensor = tensor_of(self);
+  if (tensor == NULL) return NULL;
+  uint64_t bits = (uint64_t)tensor->dtype.bits * tensor->dtype.lanes;
+  for (int32_t i = 0; i < tensor->ndim; ++i) bits *= (uint64_t)tensor->shape[i];
+  return PyLong_FromUnsignedLongLong((bits + 7) / 8);
+}
+
+static PyObject* get_read_only(PyObject* self, void* Py_UNUSED(closure)) {
+  if (tensor_of(self) == NULL) return NULL;
+  ons_arg arg;
+  ons_tensor_arg(((onspy_tensor*)self)->handle, &arg);
+  return PyBool_FromLong(arg.flags & ONS_ARG_READ_ONLY);
+}
+
+static PyObject* tensor_repr(PyObject* self) {
+  if (((onspy_tensor*)self)->handle == NULL) {
+    return PyUnicode_FromString("<onstream.Tensor, released>");
+  }
+  PyObject* shape = get_shape(self, NULL);
+  PyObject* dtype = shape != NULL ? get_dtype(self, NULL) : NULL;
+  PyObject* device = dtype != NULL ? get_device(self, NULL) : NULL;
+  PyObject* text = device != NULL
+                       ? PyUnicode_FromFormat("<onstream.Tensor %R of %U on %U>", shape,
+                                              dtype, device)
+                       : NULL;
+  Py_XDECREF(device);
+  Py_XDECREF(dtype);
+  Py_XDECREF(shape);
+  return text;
+}
+
+/* ---- the type --------------------------------------------------------------------- */
+
+PyDoc_STRVAR(
+    release_doc,
+    "release($self)\n--\n\n"
+    "Gives the memory back to its library, now and without waiting.\n\n"
+    "The library's current stream is made to wait, on the device, for what the tensor's "
+    "stream holds, so that later work of the library comes after it. del does the same, "
+    "when it drops the last reference. Called in another thread than the one that "
+    "imported the tensor, or found by the garbage collector there, only the memory is "
+    "kept until the device is past its uses. The tensor cannot be used afterwards; "
+    "releasing it again does nothing. Raises OrderError, and leaves the tensor as it is, "
+    "where one of the two streams is part of a capture and the other is not.");
+
+static PyObject* tensor_release(PyObject* self, PyObject* Py_UNUSED(args)) {
+  if (!release(onspy_state_of(self), (onspy_tensor*)self)) return NULL;
+  Py_RETURN_NONE;
+}
+
+static int tensor_traverse(PyObject* object, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT((PyObject*)((onspy_tensor*)object)->type);
+  Py_VISIT(((onspy_tensor*)object)->array);
+  return 0;
+}
+
+static int tensor_clear(PyObject* object) {
+  Py_CLEAR(((onspy_tensor*)object)->array);
+  return 0;
+}
+
+static void tensor_dealloc(PyObject* object) {
+  onspy_tensor* self = (onspy_tensor*)object;
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject_GC_UnTrack(object);
+  if (self->handle != NULL) release_finally(self);
+  Py_XDECREF(self->array);
+  Py_XDECREF((PyObject*)self->type);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyDoc_STRVAR(tensor_doc,
+             "What from_dlpack() returns: an array's memory, kept until it is released, "
+             "and used on one stream. An argument for kernels.");
+
+static PyMethodDef tensor_methods[] = {
+    {"release", tensor_release, METH_NOARGS, release_doc}, {NULL, NULL, 0, NULL}};
+
+static PyGetSetDef tensor_getset[] = {
+    {"shape", get_shape, NULL, "Extents, a tuple of int.", NULL},
+    {"strides", get_strides, NULL, "In elements, a tuple of int.", NULL},
+    {"dtype", get_dtype, NULL, "The name of the element type, such as 'float32'.", NULL},
+    {"device", get_device, NULL,
+     "'cpu', 'cuda:N', 'cuda_host' (pinned memory) or 'cuda_managed:N'.", NULL},
+    {"stream", get_stream, NULL,
+     "The native handle of the stream that it is used on; None for host memory.", NULL},
+    {"data_ptr", get_data_ptr, NULL, "The address of the first element.", NULL},
+    {"nbytes", get_nbytes, NULL, "The size of all elements, in bytes.", NULL},
+    {"read_only", get_read_only, NULL, "True where kernels may only read it.", NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot tensor_slots[] = {{Py_tp_doc, (void*)tensor_doc},
+                                     {Py_tp_repr, ONSPY_FUNCTION(tensor_repr)},
+                                     {Py_tp_methods, ONSPY_FUNCTION(tensor_methods)},
+                                     {Py_tp_getset, ONSPY_FUNCTION(tensor_getset)},
+                                     {Py_tp_traverse, ONSPY_FUNCTION(tensor_traverse)},
+                                     {Py_tp_clear, ONSPY_FUNCTION(tensor_clear)},
+                                     {Py_tp_dealloc, ONSPY_FUNCTION(tensor_dealloc)},
+                                     {0, NULL}};
+
+PyType_Spec onspy_tensor_spec = {
+    .name = "onstream.Tensor",
+    .basicsize = sizeof(onspy_tensor),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = tensor_slots,
+};

@@ -1,0 +1,152 @@
+#include "runtime/enqueue.h"
+
+#include "runtime/base/error.h"
+#include "runtime/launch_events.h"
+#include "runtime/retire.h"
+
+ons_status ons__retained_check(const ons_kernel* kernel, const ons_launch* launch,
+                               ons_error* error) {
+  for (size_t i = 0; i < launch->retained_count; ++i) {
+    if (!launch->retained || !launch->retained[i].release) {
+      return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                            "kernel '%s': ons_launch.retained[%zu] has no release "
+                            "function: set one, or leave the entry out",
+                            kernel->name, i);
+    }
+  }
+  return ONS_STATUS_OK;
+}
+
+static void release_retained(const ons_launch* launch) {
+  for (size_t i = 0; i < launch->retained_count; ++i) {
+    launch->retained[i].release(launch->retained[i].object);
+  }
+}
+
+/* What surrounds one driver call. Everything that it needs is made ready before, so that
+ * little can fail after the launch. */
+typedef struct enqueuing {
+  ons__capture_info capture; /* of the launch stream */
+  ons__join join;            /* event NULL: all arguments are on the launch stream */
+  ons__retired* retired;     /* NULL: nothing is kept */
+} enqueuing;
+
+/* Looks; touches nothing. */
+static ons_status look(const ons_kernel* kernel, const ons__bound* bound,
+                       const ons_launch* launch, const ons_arg* args, size_t arg_count,
+                       const ons__target* target, ons__capture_info* out_capture,
+                       ons_error* error) {
+  ons_status status = ons__retained_check(kernel, launch, error);
+  if (!status) status = ons__events_check(kernel, bound, launch->events, error);
+  *out_capture = (ons__capture_info){0};
+  if (status || !bound->capture_state) return status;
+  status = ons__stream_capture(bound->device, target->stream, out_capture, error);
+  if (status) {
+    ons__error_prefix(error, "kernel '%s'", kernel->name);
+    return status;
+  }
+  return ons__order_check(kernel, bound->device, ons__order_policy(kernel, launch),
+                          target, out_capture, args, arg_count, error);
+}
+
+/* The caller's events come first. Waiting for one of a capture takes the launch stream
+ * into that: then all looks different. */
+static ons_status wait_first(const ons_kernel* kernel, const ons__bound* bound,
+                             const ons_launch* launch, const ons_arg* args,
+                             size_t arg_count, const ons__target* target,
+                             ons__capture_info* capture, ons_error* error) {
+  if (!launch->events || launch->events->wait_count == 0) return ONS_STATUS_OK;
+  ons_status status =
+      ons__events_wait(kernel, bound, launch->events, target, capture->state, error);
+  if (status || capture->state == ONS__CAPTURE_ACTIVE) return status;
+  return look(kernel, bound, launch, args, arg_count, target, capture, error);
+}
+
+static ons_status reserve(ons__bound* bound, const ons_launch* launch, bool is_mixed,
+                          enqueuing* around, ons_error* error) {
+  ons_status status = ONS_STATUS_OK;
+  if (launch->retained_count > 0) {
+    status = ons__retire_reserve(&bound->entry->retire, launch->retained,
+                                 launch->retained_count, &around->retired, error);
+  }
+  if (!status && is_mixed) {
+    bool captured = around->capture.state == ONS__CAPTURE_ACTIVE;
+    status = ons__join_begin(bound->entry, captured, &around->join, error);
+  }
+  return status;
+}
+
+static ons_status keep(const ons_kernel* kernel, ons__bound* bound,
+                       const ons__target* target, const enqueuing* around,
+                       ons_error* error) {
+  ons__retire_list* list = &bound->entry->retire;
+  ons_status status =
+      around->capture.state == ONS__CAPTURE_ACTIVE
+          ? ons__retire_to_graph(list, around->retired, around->capture.graph, error)
+          : ons__retire_commit(list, around->retired, target->stream, error);
+  if (status && error) {
+    ons__error_prefix(error,
+                      "kernel '%s' was launched, but what it uses is kept for ever",
+                      kernel->name);
+    error->launched = 1;
+  }
+  return status;
+}
+
+/* The first failure is the one that is told; the other steps are done all the same. */
+static ons_status after_launch(const ons_kernel* kernel, ons__bound* bound,
+                               const ons_launch* launch, const ons_arg* args,
+                               size_t arg_count, const ons__target* target,
+                               const enqueuing* around, ons_error* error) {
+  ons_status status = ONS_STATUS_OK;
+  if (around->join.event) {
+    status = ons__order_after(kernel, &around->join, target, args, arg_count, error);
+  }
+  if (around->retired) {
+    ons_status kept = keep(kernel, bound, target, around, status ? NULL : error);
+    if (!status) status = kept;
+  }
+  if (launch->events) {
+    ons_status signalled =
+        ons__events_signal(kernel, bound, launch->events, target, around->capture.state,
+                           status ? NULL : error);
+    if (!status) status = signalled;
+  }
+  return status;
+}
+
+ons_status ons__enqueue(const ons_kernel* kernel, ons__bound* bound,
+                        const ons_launch* launch, const ons_arg* args, size_t arg_count,
+                        const ons__target* target, void* const* parameters,
+                        ons_error* error) {
+  enqueuing around = {0};
+  ons_status status =
+      look(kernel, bound, launch, args, arg_count, target, &around.capture, error);
+  if (!status) {
+    status = wait_first(kernel, bound, launch, args, arg_count, target, &around.capture,
+                        error);
+  }
+  if (status) return status;
+  if (ons__launch_is_empty(launch)) {
+    release_retained(launch);
+    return after_launch(kernel, bound, launch, args, arg_count, target, &around, error);
+  }
+  bool is_mixed =
+      bound->capture_state && ons__order_is_mixed(bound->device, target, args, arg_count);
+  status = reserve(bound, launch, is_mixed, &around, error);
+  if (!status && around.join.event) {
+    status = ons__order_before(kernel, &around.join, target, args, arg_count, error);
+  }
+  if (!status) {
+    status = bound->launch(bound->device, &bound->function, launch, target->stream,
+                           parameters, bound->plan->count, error);
+    if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
+  }
+  if (status) {
+    ons__retire_cancel(&bound->entry->retire, around.retired);
+  } else {
+    status = after_launch(kernel, bound, launch, args, arg_count, target, &around, error);
+  }
+  ons__join_end(&around.join);
+  return status;
+}

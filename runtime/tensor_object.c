@@ -1,0 +1,281 @@
+#include <onstream/tensor.h>
+#include <stdatomic.h>
+
+#include "runtime/base/alloc.h"
+#include "runtime/base/error.h"
+#include "runtime/base/versioned.h"
+#include "runtime/join.h"
+#include "runtime/retire.h"
+#include "runtime/runtime.h"
+#include "runtime/tensor.h"
+
+struct ons_tensor {
+  atomic_size_t reference_count;
+  ons_runtime* runtime;     /* retained up to the last release */
+  ons__device_entry* entry; /* NULL: host memory */
+  DLManagedTensorVersioned* versioned; /* one of these two */
+  DLManagedTensor* legacy;
+  void* stream;          /* the home stream */
+  void* producer_stream; /* with ONS_TENSOR_PRODUCER_STREAM */
+  uint64_t capture_id;   /* that the tensor was made in; 0: none */
+  uint32_t flags;
+};
+
+static bool is_one_stream(const ons__device_entry* entry, void* stream, void* other) {
+  ons__device* device = entry->device;
+  void* (*canonical)(ons__device*, void*) = device->backend->ops->stream_canonical;
+  return canonical(device, stream) == canonical(device, other);
+}
+
+/* ---- creation --------------------------------------------------------------------- */
+
+enum {
+  STREAM_FLAGS = ONS_TENSOR_STREAM | ONS_TENSOR_PRODUCER_STREAM | ONS_TENSOR_ORDERED,
+  KNOWN_FLAGS = STREAM_FLAGS | ONS_TENSOR_READ_ONLY | ONS_TENSOR_REQUIRES_GRAD
+};
+
+static ons_status check_options(const ons_tensor_options* options, ons_error* error) {
+  uint32_t flags = options->flags;
+  if (!options->versioned == !options->legacy) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "ons_tensor_options: set one of versioned and legacy");
+  }
+  if (flags & ~(uint32_t)KNOWN_FLAGS) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "ons_tensor_options.flags has bits that this version does not "
+                          "know: set ONS_TENSOR_* only");
+  }
+  if ((flags & ONS_TENSOR_ORDERED) && !(flags & ONS_TENSOR_STREAM)) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "ons_tensor_options.flags has ONS_TENSOR_ORDERED without "
+                          "ONS_TENSOR_STREAM: set the stream that the producer has "
+                          "ordered the tensor onto");
+  }
+  /* Of another major version nothing but the deleter may be looked at. */
+  if (options->versioned && options->versioned->version.major != DLPACK_MAJOR_VERSION) {
+    return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                          "the tensor is of DLPack version %u; version %d is understood: "
+                          "have the producer export that one, and call the deleter",
+                          (unsigned)options->versioned->version.major,
+                          DLPACK_MAJOR_VERSION);
+  }
+  return ONS_STATUS_OK;
+}
+
+static ons_status check_tensor(const DLTensor* tensor, ons_error* error) {
+  bool is_valid = tensor->ndim == 0 || (tensor->ndim > 0 && tensor->shape);
+  for (int32_t i = 0; is_valid && i < tensor->ndim; ++i)
+    is_valid = tensor->shape[i] >= 0;
+  if (is_valid) return ONS_STATUS_OK;
+  return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
+                        "the tensor has %d dimensions and %s: its producer must give each "
+                        "a size of 0 or more",
+                        (int)tensor->ndim,
+                        tensor->ndim > 0 && tensor->shape ? "a negative size" : "no shape");
+}
+
+/* Finds the device of memory that is on one, and checks that its order is told. */
+static ons_status find_device(ons_runtime* runtime, const DLTensor* dltensor,
+                              uint32_t flags, ons__device_entry** out_entry,
+                              ons_error* error) {
+  char text[64];
+  ons__device_text(dltensor->device, text, sizeof(text));
+  *out_entry = NULL;
+  if (ons__device_slot(dltensor->device) == 0) {
+    if (!(flags & STREAM_FLAGS)) return ONS_STATUS_OK;
+    return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
+                          "a stream is given for a tensor in %s, which has none: leave it "
+                          "out",
+                          text);
+  }
+  if (!(flags & (ONS_TENSOR_PRODUCER_STREAM | ONS_TENSOR_ORDERED))) {
+    return ons__error_set(error, ONS_STATUS_ORDER,
+                          "nothing tells the stream of a tensor on %s: set the producer's "
+                          "stream, or have the producer order the tensor onto yours",
+                          text);
+  }
+  return ons__runtime_device(runtime, dltensor->device, out_entry, error);
+}
+
+static ons_status join_on_the_way_in(ons_tensor* tensor, ons_error* error) {
+  ons__capture_info info;
+  ons_status status =
+      ons__stream_capture(tensor->entry->device, tensor->stream, &info, error);
+  if (status) return status;
+  tensor->capture_id = info.id;
+  if (tensor->flags & ONS_TENSOR_ORDERED) return ONS_STATUS_OK;
+  return ons__stream_join(tensor->entry, tensor->stream, tensor->producer_stream, error);
+}
+
+ons_status ons_tensor_create(ons_runtime* runtime, const ons_tensor_options* options,
+                             ons_tensor** out_tensor, ons_error* error) {
+  if (!runtime || !options || !out_tensor ||
+      options->struct_size < sizeof(options->struct_size)) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "runtime, options or out_tensor is NULL, or options has no "
+                          "struct_size: use ONS_TENSOR_OPTIONS_INIT");
+  }
+  *out_tensor = NULL;
+  ons_tensor_options local = ONS_TENSOR_OPTIONS_INIT;
+  ons__versioned_in(&local, sizeof(local), options, options->struct_size);
+  ons_status status = check_options(&local, error);
+  if (status) return status;
+  const DLTensor* dltensor =
+      local.versioned ? &local.versioned->dl_tensor : &local.legacy->dl_tensor;
+  ons__device_entry* entry = NULL;
+  status = check_tensor(dltensor, error);
+  if (!status) status = find_device(runtime, dltensor, local.flags, &entry, error);
+  if (status) return status;
+
+  ons_tensor* tensor = ons__alloc(runtime->settings.allocator, sizeof(*tensor));
+  if (!tensor) return ons__error_no_memory(error);
+  bool is_given = local.flags & ONS_TENSOR_STREAM;
+  *tensor = (ons_tensor){.runtime = runtime,
+                         .entry = entry,
+                         .versioned = local.versioned,
+                         .legacy = local.legacy,
+                         .stream = is_given ? local.stream : local.producer_stream,
+                         .producer_stream = local.producer_stream,
+                         .flags = local.flags};
+  atomic_init(&tensor->reference_count, 1);
+  if (local.versioned && (local.versioned->flags & DLPACK_FLAG_BITMASK_READ_ONLY)) {
+    tensor->flags |= ONS_TENSOR_READ_ONLY;
+  }
+  if (entry) {
+    ons__retire_poll(&entry->retire);
+    status = join_on_the_way_in(tensor, error);
+  }
+  if (status) {
+    ons__free(runtime->settings.allocator, tensor);
+    return status;
+  }
+  ons_runtime_retain(runtime);
+  *out_tensor = tensor;
+  return ONS_STATUS_OK;
+}
+
+/* ---- what is in it ---------------------------------------------------------------- */
+
+const DLTensor* ons_tensor_dltensor(const ons_tensor* tensor) {
+  return tensor->versioned ? &tensor->versioned->dl_tensor : &tensor->legacy->dl_tensor;
+}
+
+void ons_tensor_arg(const ons_tensor* tensor, ons_arg* out_arg) {
+  uint32_t flags = tensor->entry ? ONS_ARG_STREAM_KNOWN : 0;
+  if (tensor->flags & ONS_TENSOR_READ_ONLY) flags |= ONS_ARG_READ_ONLY;
+  if (tensor->flags & ONS_TENSOR_REQUIRES_GRAD) flags |= ONS_ARG_REQUIRES_GRAD;
+  *out_arg = (ons_arg){.kind = ONS_ARG_TENSOR,
+                       .flags = flags,
+                       .value.tensor = ons_tensor_dltensor(tensor),
+                       .stream = tensor->stream};
+}
+
+/* ---- release ---------------------------------------------------------------------- */
+
+void ons_tensor_retain(ons_tensor* tensor) {
+  if (tensor) atomic_fetch_add_explicit(&tensor->reference_count, 1, memory_order_relaxed);
+}
+
+/* Gives the memory back. The runtime is there, whoever calls this. */
+static void destroy(void* object) {
+  ons_tensor* tensor = object;
+  const ons_allocator* allocator = tensor->runtime->settings.allocator;
+  if (tensor->versioned && tensor->versioned->deleter) {
+    tensor->versioned->deleter(tensor->versioned);
+  } else if (tensor->legacy && tensor->legacy->deleter) {
+    tensor->legacy->deleter(tensor->legacy);
+  }
+  ons__free(allocator, tensor);
+}
+
+/* Nobody refers to the tensor any more: the device's list keeps it until all that uses it
+ * is through. What cannot be done now (a capture of another stream forbids to touch the
+ * home stream, its own is broken, the driver refuses) a later collection tries again. */
+static void retire(void* object) {
+  ons_tensor* tensor = object;
+  ons__device* device = tensor->entry->device;
+  ons__retire_list* list = &tensor->entry->retire;
+  const ons_retained again = {tensor, retire};
+  ons__retired* retired = NULL;
+  /* Without memory for that it is kept for ever, as it may still be in use. */
+  if (ons__retire_reserve(list, &again, 1, &retired, NULL)) return;
+  ons__capture_info info;
+  ons_status status = ons__stream_capture(device, tensor->stream, &info, NULL);
+  if (status || info.state == ONS__CAPTURE_ELSEWHERE) {
+    ons__retire_defer(list, retired);
+    return;
+  }
+  /* When a graph is gone, work from before its capture may still be under way. */
+  if (info.id == tensor->capture_id || info.state == ONS__CAPTURE_NONE) {
+    retired->objects[0].release = destroy;
+  }
+  status = info.state == ONS__CAPTURE_NONE
+               ? ons__retire_commit(list, retired, tensor->stream, NULL)
+               : ons__retire_to_graph(list, retired, info.graph, NULL);
+  if (status) {
+    retired->objects[0].release = retire;
+    ons__retire_defer(list, retired);
+  }
+}
+
+static bool drop_reference(ons_tensor* tensor) {
+  return atomic_fetch_sub_explicit(&tensor->reference_count, 1, memory_order_acq_rel) == 1;
+}
+
+void ons_tensor_release(ons_tensor* tensor) {
+  if (!tensor || !drop_reference(tensor)) return;
+  ons_runtime* runtime = tensor->runtime;
+  if (tensor->entry) {
+    retire(tensor);
+  } else {
+    destroy(tensor);
+  }
+  ons_runtime_release(runtime);
+}
+
+/* With the producer's stream behind the home stream: may the memory be reused in the
+ * producer's order? */
+static bool may_return_now(const ons_tensor* tensor, void* producer_stream,
+                           const ons__capture_info* info) {
+  if (info->state == ONS__CAPTURE_ACTIVE) return false;
+  return !(tensor->flags & ONS_TENSOR_PRODUCER_STREAM) ||
+         is_one_stream(tensor->entry, producer_stream, tensor->producer_stream);
+}
+
+/* The deleter may call the driver, which must not harm a capture of any thread. */
+static void destroy_now(ons_tensor* tensor) {
+  ons__device* device = tensor->entry->device;
+  const ons__backend_ops* ops = device->backend->ops;
+  unsigned token = 0;
+  ops->housekeeping_enter(device, &token);
+  destroy(tensor);
+  ops->housekeeping_leave(device, token);
+}
+
+ons_status ons_tensor_release_to(ons_tensor* tensor, void* producer_stream,
+                                 ons_error* error) {
+  if (!tensor) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "tensor is NULL");
+  }
+  if (!tensor->entry) {
+    ons_tensor_release(tensor);
+    return ONS_STATUS_OK;
+  }
+  ons__capture_info info;
+  ons_status status =
+      ons__stream_capture(tensor->entry->device, tensor->stream, &info, error);
+  if (status) return status;
+  status = ons__stream_join(tensor->entry, producer_stream, tensor->stream, error);
+  if (status) return status;
+  /* Other owners may put more work on the home stream, behind what was waited for. */
+  bool is_alone =
+      atomic_load_explicit(&tensor->reference_count, memory_order_acquire) == 1;
+  if (!is_alone || !may_return_now(tensor, producer_stream, &info)) {
+    ons_tensor_release(tensor);
+    return ONS_STATUS_OK;
+  }
+  ons_runtime* runtime = tensor->runtime;
+  destroy_now(tensor);
+  ons_runtime_release(runtime);
+  return ONS_STATUS_OK;
+}

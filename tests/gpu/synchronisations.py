@@ -1,0 +1,109 @@
+"""Counts the host's waits for the GPU, of the whole process, by CUPTI's callbacks.
+
+Function numbers and the layout of the callback data are those of CUPTI's headers
+(cupti_driver_cbid.h, cupti_callbacks.h).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import glob
+import os
+import site
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_DRIVER_API = 1
+_ENTER = 0
+_WAITS = {
+    17: "cuCtxSynchronize",
+    800: "cuCtxSynchronize_v2",
+    121: "cuEventSynchronize",
+    126: "cuStreamSynchronize",
+    440: "cuStreamSynchronize_ptsz",
+    276: "cuMemcpyHtoD",
+    278: "cuMemcpyDtoH",
+    245: "cuMemFree",
+}
+
+
+class _CallbackData(ctypes.Structure):
+    _fields_ = [("site", ctypes.c_int), ("function", ctypes.c_char_p)]
+
+
+_CALLBACK = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.POINTER(_CallbackData)
+)
+
+
+def _library() -> ctypes.CDLL:
+    folders = [*site.getsitepackages(), site.getusersitepackages(), *sys.path]
+    patterns = ["nvidia/*/lib/libcupti.so*", "nvidia/cu*/lib/libcupti.so*"]
+    found = [
+        p for f in folders for pattern in patterns for p in glob.glob(os.path.join(f, pattern))
+    ]
+    found += ["libcupti.so", *glob.glob("/usr/local/cuda*/**/libcupti.so*", recursive=True)]
+    for path in found:
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    raise OSError("no libcupti: it comes with the toolkit and with torch's wheels")
+
+
+class Counts:
+    """All waits, and those inside of `launching` blocks of any thread."""
+
+    def __init__(self) -> None:
+        self.all: Counter[str] = Counter()
+        self.launches: Counter[str] = Counter()
+        self._inside = False
+        self._on = False
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        self._on = True
+        try:
+            yield
+        finally:
+            self._on = False
+
+    @contextmanager
+    def launching(self) -> Iterator[None]:
+        self._inside = True
+        try:
+            yield
+        finally:
+            self._inside = False
+
+    def seen(self, function: int) -> None:
+        if not self._on:
+            return
+        self.all[_WAITS[function]] += 1
+        if self._inside:
+            self.launches[_WAITS[function]] += 1
+
+
+@contextmanager
+def counted() -> Iterator[Counts]:
+    """Raises OSError where CUPTI is missing or not allowed."""
+    counts = Counts()
+    cupti = _library()
+
+    def callback(_user: int | None, _domain: int, function: int, data: object) -> None:
+        if data.contents.site == _ENTER:  # type: ignore[attr-defined]
+            counts.seen(function)
+
+    entry = _CALLBACK(callback)
+    subscriber = ctypes.c_void_p()
+    if status := cupti.cuptiSubscribe(ctypes.byref(subscriber), entry, None):
+        raise OSError(f"cuptiSubscribe returned {status}")
+    try:
+        for function in _WAITS:
+            if status := cupti.cuptiEnableCallback(1, subscriber, _DRIVER_API, function):
+                raise OSError(f"cuptiEnableCallback({function}) returned {status}")
+        yield counts
+    finally:
+        cupti.cuptiUnsubscribe(subscriber)
