@@ -26,6 +26,8 @@ __global__ void axpy(float a, const float* x, float* y, long long n) {
   if (i < n) y[i] = a * x[i] + y[i];
 }
 """
+# Tells blocks apart, so that each is a loop of its own.
+APART = KERNEL.replace(" + threadIdx.x;", ";\n  i += threadIdx.x;")
 LOOP = r"""
 extern "C" __attribute__((visibility("default")))
 void axpy(float a, const float* x, float* y, long long n) {
@@ -62,8 +64,8 @@ def torch_row(x, y) -> Row:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", metavar="FILE", help="write the figures here too")
-    parser.add_argument("--batches", type=int, default=40, help="rounds (40)")
-    parser.add_argument("--calls", type=int, default=5, help="calls a batch (5)")
+    parser.add_argument("--batches", type=int, default=100, help="rounds (100)")
+    parser.add_argument("--calls", type=int, default=2, help="calls a batch (2)")
     parser.add_argument("--check", action="store_true", help="fail if the limit is not met")
     options = parser.parse_args()
 
@@ -85,9 +87,16 @@ def main() -> int:
         arguments = stand_in.take()[-1][2]
         flags = flags_of(arguments)
         rows = [flat_row(stand_in.real, flags, folder, x, y)]
-        for block in (1, 256, 1024):
-            f = axpy[ons.cdiv(COUNT, block), block]
-            name = f"onstream, blocks of {block}"
+        apart = ons.Module(APART).axpy
+        for kernel, block, what in (
+            (axpy, 256, ""),
+            (axpy, 1, ""),
+            (axpy, 32, ""),
+            (axpy, 1024, ""),
+            (apart, 256, ", told apart"),
+        ):
+            f = kernel[ons.cdiv(COUNT, block), block]
+            name = f"onstream, blocks of {block}{what}"
             rows.append(python_row(name, "f(1e-6, x, y, n)", f=f, x=x, y=y, n=COUNT))
         try:
             rows.append(torch_row(x, y))
@@ -95,7 +104,7 @@ def main() -> int:
             rows.append(Row("torch", None, why(error)))
         measure.interleave(rows, options.batches, options.calls)
 
-    flat, blocks = rows[0], rows[2]
+    flat, blocks = rows[:2]
     compiler = pathlib.Path(stand_in.real).name
     print(f"axpy of {COUNT} floats, one thread, {compiler} {' '.join(flags)}")
     print(f"{options.batches} batches of {options.calls}, on {machine['cpu']}\n")

@@ -112,8 +112,6 @@ typedef struct ons__backend_ops {
   /* Ditto, with the graph. */
   ons_status (*capture_info)(ons__device* device, void* stream,
                              ons__capture_info* out_info, ons_error* error);
-  /* One stream has one canonical handle (CUDA: 1 is 0). */
-  void* (*stream_canonical)(ons__device* device, void* stream);
 
   /* Between these two the thread's driver calls harm no capture, of whichever thread.
    * They nest. */

@@ -1,9 +1,11 @@
 #include "runtime/bind.h"
 
 #include <math.h>
+#include <stdalign.h>
 #include <string.h>
 
 #include "runtime/backend.h"
+#include "runtime/base/steps.h"
 #include "runtime/tensor.h"
 
 /* ---- tensors ---------------------------------------------------------------------- */
@@ -29,7 +31,7 @@ static ons__refusal check_order(const ons_arg* arg, const ons__step* step,
   if (type != kDLCUDA && type != kDLCUDAManaged) return ONS__ACCEPTED;
   if (arg->flags & (ONS_ARG_STREAM_KNOWN | ONS_ARG_OUTPUT)) return ONS__ACCEPTED;
   if (!(arg->flags & ONS_ARG_ORDERED)) return ONS__REFUSED_BEFORE;
-  return step->is_const ? ONS__ACCEPTED : ONS__REFUSED_AFTER;
+  return step->is_const || !ONS__DOES(REFUSE_WRITE) ? ONS__ACCEPTED : ONS__REFUSED_AFTER;
 }
 
 static ons__refusal check_access(const ons_arg* arg, const ons__step* step) {
@@ -426,6 +428,20 @@ ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args, ons__device* 
     ons__refusal refusal = bind_any(&args[i], step, device, stream, slot, &block->notes);
     if (refusal) {
       block->index = (uint32_t)i;
+      return refusal;
+    }
+  }
+  return ONS__ACCEPTED;
+}
+
+ons__refusal ons__bind_try(const ons__plan* plan, const ons_arg* args,
+                           ons__device* device, size_t* out_index) {
+  alignas(16) unsigned char slot[ONS__PARAMETER_BYTES_MAX];
+  for (size_t i = 0; i < plan->count; ++i) {
+    if (args[i].kind == ONS_ARG_PENDING) continue;
+    ons__refusal refusal = bind_by_kind(&args[i], &plan->steps[i], device, slot);
+    if (refusal) {
+      *out_index = i;
       return refusal;
     }
   }

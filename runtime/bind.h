@@ -158,6 +158,10 @@ ONS__HOT ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
                                 struct ons__device* device, DLDevice where,
                                 const void* stream, ons__block* block);
 
+/* The same for those arguments that are not pending, before their producers are asked. */
+ons__refusal ons__bind_try(const ons__plan* plan, const ons_arg* args,
+                           struct ons__device* device, size_t* out_index);
+
 /* The message and status for a refusal. */
 ONS__COLD ons_status ons__bind_explain(const ons_kernel* kernel,
                                        const struct ons__bound* bound,

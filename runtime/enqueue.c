@@ -1,6 +1,7 @@
 #include "runtime/enqueue.h"
 
 #include "runtime/base/error.h"
+#include "runtime/base/steps.h"
 #include "runtime/launch_events.h"
 #include "runtime/retire.h"
 
@@ -55,7 +56,9 @@ static ons_status wait_first(const ons_kernel* kernel, const ons__bound* bound,
                              const ons_launch* launch, const ons_arg* args,
                              size_t arg_count, const ons__target* target,
                              ons__capture_info* capture, ons_error* error) {
-  if (!launch->events || launch->events->wait_count == 0) return ONS_STATUS_OK;
+  if (!launch->events || launch->events->wait_count == 0 || !ONS__DOES(EVENTS_WAIT)) {
+    return ONS_STATUS_OK;
+  }
   ons_status status =
       ons__events_wait(kernel, bound, launch->events, target, capture->state, error);
   if (status || capture->state == ONS__CAPTURE_ACTIVE) return status;
@@ -99,14 +102,14 @@ static ons_status after_launch(const ons_kernel* kernel, ons__bound* bound,
                                size_t arg_count, const ons__target* target,
                                const enqueuing* around, ons_error* error) {
   ons_status status = ONS_STATUS_OK;
-  if (around->join.event) {
+  if (around->join.event && ONS__DOES(JOIN_AFTER)) {
     status = ons__order_after(kernel, &around->join, target, args, arg_count, error);
   }
   if (around->retired) {
     ons_status kept = keep(kernel, bound, target, around, status ? NULL : error);
     if (!status) status = kept;
   }
-  if (launch->events) {
+  if (launch->events && ONS__DOES(EVENTS_SIGNAL)) {
     ons_status signalled =
         ons__events_signal(kernel, bound, launch->events, target, around->capture.state,
                            status ? NULL : error);
@@ -131,10 +134,9 @@ ons_status ons__enqueue(const ons_kernel* kernel, ons__bound* bound,
     release_retained(launch);
     return after_launch(kernel, bound, launch, args, arg_count, target, &around, error);
   }
-  bool is_mixed =
-      bound->capture_state && ons__order_is_mixed(bound->device, target, args, arg_count);
+  bool is_mixed = bound->capture_state && ons__order_is_mixed(target, args, arg_count);
   status = reserve(bound, launch, is_mixed, &around, error);
-  if (!status && around.join.event) {
+  if (!status && around.join.event && ONS__DOES(JOIN_BEFORE)) {
     status = ons__order_before(kernel, &around.join, target, args, arg_count, error);
   }
   if (!status) {

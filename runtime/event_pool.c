@@ -11,6 +11,8 @@ void ons__event_pool_init(ons__event_pool* pool, ons__device* device,
 }
 
 void ons__event_pool_destroy(ons__event_pool* pool) {
+  void* spare = atomic_load_explicit(&pool->spare, memory_order_acquire);
+  if (spare) pool->device->backend->ops->event_destroy(pool->device, spare);
   for (size_t i = 0; i < pool->count; ++i) {
     pool->device->backend->ops->event_destroy(pool->device, pool->events[i]);
   }
@@ -20,7 +22,8 @@ void ons__event_pool_destroy(ons__event_pool* pool) {
 
 ons_status ons__event_pool_take(ons__event_pool* pool, void** out_event,
                                 ons_error* error) {
-  *out_event = NULL;
+  *out_event = atomic_exchange_explicit(&pool->spare, NULL, memory_order_acquire);
+  if (*out_event) return ONS_STATUS_OK;
   ons__mutex_lock(&pool->mutex);
   if (pool->count > 0) *out_event = pool->events[--pool->count];
   ons__mutex_unlock(&pool->mutex);
@@ -41,6 +44,8 @@ static void grow(ons__event_pool* pool) {
 
 /* An event that finds no room is destroyed. */
 void ons__event_pool_give(ons__event_pool* pool, void* event) {
+  event = atomic_exchange_explicit(&pool->spare, event, memory_order_acq_rel);
+  if (!event) return;
   ons__mutex_lock(&pool->mutex);
   if (pool->count == pool->capacity) grow(pool);
   bool is_kept = pool->count < pool->capacity;

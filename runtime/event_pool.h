@@ -4,12 +4,16 @@
 #ifndef ONS_RUNTIME_EVENT_POOL_H_
 #define ONS_RUNTIME_EVENT_POOL_H_
 
+#include <stdatomic.h>
+
 #include "runtime/backend.h"
 #include "runtime/base/thread.h"
 
 typedef struct ons__event_pool {
   ons__device* device;
   const ons_allocator* allocator;
+  _Atomic(void*)
+      spare;        /* the one given back last, without the lock: most need no other */
   ons__mutex mutex; /* guards what follows */
   void** events;
   size_t count;

@@ -48,8 +48,7 @@ static ons_status refuse_capture(void* waiting, const ons__capture_info* info,
 ons_status ons__stream_join(ons__device_entry* entry, void* waiting, void* signalling,
                             ons_error* error) {
   ons__device* device = entry->device;
-  if (ops_of(device)->stream_canonical(device, waiting) ==
-      ops_of(device)->stream_canonical(device, signalling)) {
+  if (ons__streams_match(waiting, signalling)) {
     return ONS_STATUS_OK;
   }
   ons__capture_info info;

@@ -3,7 +3,17 @@
 #define ONS_RUNTIME_JOIN_H_
 
 #include "runtime/backend.h"
+#include "runtime/base/steps.h"
 #include "runtime/runtime.h"
+
+/* One stream has one canonical handle: 1 names the legacy default stream as 0 does. */
+static inline const void* ons__stream_canonical(const void* stream) {
+  return (uintptr_t)stream == 1 && ONS__DOES(CANONICAL_STREAM) ? NULL : stream;
+}
+
+static inline bool ons__streams_match(const void* stream, const void* other) {
+  return ons__stream_canonical(stream) == ons__stream_canonical(other);
+}
 
 /* Whether, and into which graph, a stream is being captured. Touches nothing. */
 ons_status ons__stream_capture(ons__device* device, void* stream,

@@ -4,6 +4,7 @@
 
 #include "runtime/base/attributes.h"
 #include "runtime/base/error.h"
+#include "runtime/base/steps.h"
 #include "runtime/base/versioned.h"
 #include "runtime/enqueue.h"
 #include "runtime/kernel.h"
@@ -257,13 +258,30 @@ launch_carefully(const ons_kernel* kernel, ons__bound* bound, const ons_launch* 
   return driver_launch(kernel, bound, launch, target->stream, block->parameters, error);
 }
 
-static ONS__NOINLINE ons_status launch_bound(const ons_kernel* kernel, ons__bound* bound,
+static ONS__NOINLINE ons_status launch_large(const ons_kernel* kernel, ons__bound* bound,
                                              const ons_launch* launch,
                                              const ons_arg* args, size_t arg_count,
                                              const ons__target* target,
                                              ons_error* error) {
   ons__large_block large;
   ons__block block = {.parameters = large.parameters, .bytes = large.bytes};
+  ons__refusal refusal =
+      ons__bind(bound->plan, args, bound->device, target->device, target->stream, &block);
+  return launch_carefully(kernel, bound, launch, args, arg_count, target, &block, refusal,
+                          error);
+}
+
+static ONS__NOINLINE ons_status launch_bound(const ons_kernel* kernel, ons__bound* bound,
+                                             const ons_launch* launch,
+                                             const ons_arg* args, size_t arg_count,
+                                             const ons__target* target,
+                                             ons_error* error) {
+  if (bound->plan->common_count != arg_count) {
+    return launch_large(kernel, bound, launch, args, arg_count, target, error);
+  }
+  void* parameters[ONS__COMMON_COUNT];
+  alignas(16) unsigned char bytes[ONS__COMMON_BYTES];
+  ons__block block = {.parameters = parameters, .bytes = bytes};
   ons__refusal refusal =
       ons__bind(bound->plan, args, bound->device, target->device, target->stream, &block);
   return launch_carefully(kernel, bound, launch, args, arg_count, target, &block, refusal,
@@ -286,13 +304,13 @@ static ONS__NOINLINE ons_status launch_any(ons_kernel* kernel, const ons_launch*
 /* ---- the launch that most are ------------------------------------------------------ */
 
 /* The argument that decides where: a tensor in a GPU's memory, on a known stream, at the
- * kernel's first pointer or view. With no tensor before it and nothing given, it is what
- * ons__order_target goes by. NULL: ask that. */
+ * kernel's first pointer or view. With no tensor before it and no device given, it is
+ * what ons__order_target goes by. NULL: ask that. */
 static inline const ons_arg* find_guide(const ons_kernel* kernel,
                                         const ons_launch* launch, const ons_arg* args,
                                         size_t arg_count) {
   if (!kernel || !launch || !args || launch->struct_size != sizeof(*launch) ||
-      (launch->flags & ~(uint32_t)ONS_LAUNCH_NO_COMPILE) != 0 ||
+      (launch->flags & ~(uint32_t)(ONS_LAUNCH_NO_COMPILE | ONS_LAUNCH_STREAM)) != 0 ||
       launch->order > ONS_ORDER_TRUST) {
     return NULL;
   }
@@ -329,8 +347,9 @@ ONS__HOT ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* laun
                                       ons_error* error) {
   const ons_arg* guide = find_guide(kernel, launch, args, arg_count);
   if (!guide) return launch_any(kernel, launch, args, arg_count, error);
-  const ons__target target = {guide->value.tensor->device,
-                              1 + guide->value.tensor->device.device_id, guide->stream};
+  const ons__target target = {
+      guide->value.tensor->device, 1 + guide->value.tensor->device.device_id,
+      launch->flags & ONS_LAUNCH_STREAM ? launch->stream : guide->stream};
   ons__bound* bound =
       atomic_load_explicit(&kernel->bound[target.slot], memory_order_acquire);
   if (!bound || bound->plan->common_count != arg_count) {
@@ -392,17 +411,35 @@ ons_status ons__launch_bind(const ons_kernel* kernel, ons__bound* bound,
                                     : explain_config(kernel, bound, launch, error);
 }
 
-static ons_status resolve_order(const ons_kernel* kernel, const ons_launch* launch,
-                                ons__device* device, const ons__target* target,
-                                const ons__capture_info* info, const ons_arg* args,
-                                size_t arg_count, ons_error* error) {
-  ons_arg trusted[ONS__PARAMETERS_MAX];
-  ons_order policy = ons__order_policy(kernel, launch);
-  if (policy == ONS_ORDER_TRUST && arg_count <= ONS__PARAMETERS_MAX) {
-    ons__order_trust(target, args, arg_count, trusted);
-    args = trusted;
+/* What the launch would refuse whatever pending arguments turn out to be. Before the
+ * first compile nothing is known of the parameters. */
+static ons_status resolve_arguments(const ons_kernel* kernel, const ons_launch* launch,
+                                    const ons__target* target, const ons_arg* args,
+                                    size_t arg_count, ons_error* error) {
+  ons__bound* bound =
+      atomic_load_explicit(&kernel->bound[target->slot], memory_order_acquire);
+  if (!bound || !ONS__DOES(LOOK_FIRST)) return ONS_STATUS_OK;
+  if (arg_count != bound->plan->count) {
+    return ons__bind_explain_count(kernel, bound, arg_count, error);
   }
-  return ons__order_check(kernel, device, policy, target, info, args, arg_count, error);
+  size_t index = 0;
+  ons__refusal refusal = ons__bind_try(bound->plan, args, bound->device, &index);
+  if (refusal) return ons__bind_explain(kernel, bound, refusal, args, index, error);
+  bool fits = ons__launch_is_empty(launch) || config_fits(bound, launch);
+  return fits ? ONS_STATUS_OK : explain_config(kernel, bound, launch, error);
+}
+
+static ons_status resolve_capture(const ons_kernel* kernel, ons__device* device,
+                                  const ons_launch* launch, const ons__target* target,
+                                  const ons_arg* args, size_t arg_count,
+                                  ons__capture_info* out_info, ons_error* error) {
+  *out_info = (ons__capture_info){0};
+  if (!device->backend->ops->capture_state || launch->graph) return ONS_STATUS_OK;
+  ons_status status = ons__stream_capture(device, target->stream, out_info, error);
+  return status || !ONS__DOES(LOOK_FIRST)
+             ? status
+             : ons__order_check(kernel, device, ons__order_policy(kernel, launch),
+                                   target, out_info, args, arg_count, error);
 }
 
 ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
@@ -423,16 +460,19 @@ ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
   ons__device_entry* entry = NULL;
   status = ons__runtime_device(kernel->module->runtime, target.device, &entry, error);
   if (status) return status;
-  ons__device* device = entry->device;
-  ons__capture_info info = {0};
-  if (device->backend->ops->capture_state && !launch->graph) {
-    status = ons__stream_capture(device, target.stream, &info, error);
-    if (!status) {
-      status =
-          resolve_order(kernel, launch, device, &target, &info, args, arg_count, error);
-    }
-    if (status) return status;
+  ons_arg trusted[ONS__PARAMETERS_MAX];
+  bool trusts = launch->graph || ons__order_policy(kernel, launch) == ONS_ORDER_TRUST;
+  if (trusts && arg_count <= ONS__PARAMETERS_MAX) {
+    ons__order_trust(&target, args, arg_count, trusted);
+    args = trusted;
   }
+  ons__capture_info info;
+  status = resolve_arguments(kernel, launch, &target, args, arg_count, error);
+  if (!status) {
+    status = resolve_capture(kernel, entry->device, launch, &target, args, arg_count,
+                             &info, error);
+  }
+  if (status) return status;
   const ons_launch_plan plan = {
       .struct_size = out_plan->struct_size,
       .capture_state = info.state == ONS__CAPTURE_ACTIVE,

@@ -1,6 +1,7 @@
 #include "runtime/order.h"
 
 #include "runtime/base/error.h"
+#include "runtime/base/steps.h"
 #include "runtime/kernel.h"
 #include "runtime/module.h"
 #include "runtime/tensor.h"
@@ -87,26 +88,23 @@ static bool has_stream(const ons_arg* arg) {
 
 /* The next argument, from `begin` on, on a stream that is neither the launch stream nor
  * that of an argument before; arg_count when there is none. Launches have few. */
-static size_t next_foreign(ons__device* device, const ons__target* target,
-                           const ons_arg* args, size_t arg_count, size_t begin) {
-  const ons__backend_ops* ops = device->backend->ops;
-  const void* launch_stream = ops->stream_canonical(device, target->stream);
+static size_t next_foreign(const ons__target* target, const ons_arg* args,
+                           size_t arg_count, size_t begin) {
   for (size_t i = begin; i < arg_count; ++i) {
     if (!has_stream(&args[i])) continue;
-    const void* stream = ops->stream_canonical(device, args[i].stream);
-    bool is_seen = stream == launch_stream;
+    bool is_seen = ons__streams_match(args[i].stream, target->stream);
     for (size_t j = 0; j < i && !is_seen; ++j) {
       is_seen =
-          has_stream(&args[j]) && ops->stream_canonical(device, args[j].stream) == stream;
+          has_stream(&args[j]) && ons__streams_match(args[j].stream, args[i].stream);
     }
     if (!is_seen) return i;
   }
   return arg_count;
 }
 
-bool ons__order_is_mixed(ons__device* device, const ons__target* target,
-                         const ons_arg* args, size_t arg_count) {
-  return next_foreign(device, target, args, arg_count, 0) < arg_count;
+bool ons__order_is_mixed(const ons__target* target, const ons_arg* args,
+                         size_t arg_count) {
+  return next_foreign(target, args, arg_count, 0) < arg_count;
 }
 
 void ons__order_trust(const ons__target* target, const ons_arg* args, size_t arg_count,
@@ -114,7 +112,8 @@ void ons__order_trust(const ons__target* target, const ons_arg* args, size_t arg
   for (size_t i = 0; i < arg_count; ++i) {
     out_args[i] = args[i];
     if (!is_tensor(&args[i]) || is_on_host(&args[i])) continue;
-    if (has_stream(&args[i]) && (args[i].flags & ONS_ARG_OUTPUT)) continue;
+    bool is_output = has_stream(&args[i]) && (args[i].flags & ONS_ARG_OUTPUT);
+    if (is_output && ONS__DOES(JOIN_OUTPUT)) continue;
     out_args[i].flags |= ONS_ARG_STREAM_KNOWN;
     out_args[i].stream = target->stream;
   }
@@ -193,7 +192,7 @@ static ons_status check_foreign(const ons_kernel* kernel, ons__device* device,
   if (other.state == ONS__CAPTURE_ELSEWHERE) {
     return refuse_elsewhere(kernel, args[index].stream, error);
   }
-  return ons__captures_match(info, &other)
+  return ons__captures_match(info, &other) || !ONS__DOES(REFUSE_CAPTURE)
              ? ONS_STATUS_OK
              : refuse_capture(kernel, target, info, args, arg_count, index, error);
 }
@@ -205,15 +204,16 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
   if (info->state == ONS__CAPTURE_ELSEWHERE) {
     return refuse_elsewhere(kernel, target->stream, error);
   }
-  for (size_t i = 0; info->state == ONS__CAPTURE_ACTIVE && i < arg_count; ++i) {
+  bool asks = info->state == ONS__CAPTURE_ACTIVE && ONS__DOES(REFUSE_UNKNOWN);
+  for (size_t i = 0; asks && i < arg_count; ++i) {
     if (is_tensor(&args[i]) && !is_on_host(&args[i]) && !has_stream(&args[i])) {
       return refuse_unknown(kernel, target, arg_count, i, error);
     }
   }
   for (size_t i = 0; i < arg_count; ++i) {
-    i = next_foreign(device, target, args, arg_count, i);
+    i = next_foreign(target, args, arg_count, i);
     if (i == arg_count) break;
-    if (policy == ONS_ORDER_STRICT) {
+    if (policy == ONS_ORDER_STRICT && ONS__DOES(REFUSE_STRICT)) {
       return refuse_mixed(kernel, target, args, arg_count, i, error);
     }
     ons_status status =
@@ -228,9 +228,8 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
 ons_status ons__order_before(const ons_kernel* kernel, const ons__join* join,
                              const ons__target* target, const ons_arg* args,
                              size_t arg_count, ons_error* error) {
-  ons__device* device = join->pool->device;
   for (size_t i = 0; i < arg_count; ++i) {
-    i = next_foreign(device, target, args, arg_count, i);
+    i = next_foreign(target, args, arg_count, i);
     if (i == arg_count) break;
     ons_status status = ons__join_signal(join, args[i].stream, error);
     if (!status) status = ons__join_wait(join, target->stream, error);
@@ -249,10 +248,9 @@ ons_status ons__order_before(const ons_kernel* kernel, const ons__join* join,
 ons_status ons__order_after(const ons_kernel* kernel, const ons__join* join,
                             const ons__target* target, const ons_arg* args,
                             size_t arg_count, ons_error* error) {
-  ons__device* device = join->pool->device;
   ons_status status = ons__join_signal(join, target->stream, error);
   for (size_t i = 0; !status && i < arg_count; ++i) {
-    i = next_foreign(device, target, args, arg_count, i);
+    i = next_foreign(target, args, arg_count, i);
     if (i == arg_count) break;
     status = ons__join_wait(join, args[i].stream, error);
   }

@@ -52,8 +52,8 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
                             size_t arg_count, ons_error* error);
 
 /* Is there another stream than the launch stream among the arguments? */
-bool ons__order_is_mixed(ons__device* device, const ons__target* target,
-                         const ons_arg* args, size_t arg_count);
+bool ons__order_is_mixed(const ons__target* target, const ons_arg* args,
+                         size_t arg_count);
 
 /* The launch stream waits for every other stream of the arguments, ... */
 ons_status ons__order_before(const ons_kernel* kernel, const ons__join* join,

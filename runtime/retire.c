@@ -5,6 +5,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/steps.h"
 
 void ons__retire_init(ons__retire_list* list, ons__event_pool* events) {
   *list = (ons__retire_list){
@@ -94,7 +95,8 @@ static void attach(ons__retire_list* list, ons__retired* first, ons__retired* la
 
 ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, void* stream,
                               ons_error* error) {
-  if (!retired->event) { /* a device without streams: the launch is over */
+  /* On a device without streams the launch is over. */
+  if (!retired->event || !ONS__DOES(RETIRE)) {
     release_objects(retired);
     free_retired(list, retired);
     return ONS_STATUS_OK;
@@ -102,6 +104,7 @@ ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, voi
   ons_status status =
       ops_of(list)->event_record(list->device, retired->event, stream, error);
   if (status) return status;
+  if (!ONS__DOES(RETIRE_EVENT)) ons__event_pool_give(list->events, retired->event);
   hold(list, retired);
   attach(list, retired, retired);
   return ONS_STATUS_OK;
@@ -128,6 +131,10 @@ static void graph_gone(void* object) {
 ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired,
                                 void* graph, ons_error* error) {
   drop_event(list, retired);
+  if (!ONS__DOES(RETIRE_GRAPH)) {
+    hand_back(list, retired);
+    return ONS_STATUS_OK;
+  }
   atomic_fetch_add_explicit(&list->graph_count, 1, memory_order_relaxed);
   ons_status status =
       ops_of(list)->graph_retain(list->device, graph, retired, graph_gone, error);
@@ -177,7 +184,8 @@ static void collect(ons__retire_list* list, size_t limit) {
   ons__retired* retired = detach(list, limit);
   while (retired) {
     ons__retired* next = retired->next;
-    if (ops_of(list)->event_passed(list->device, retired->event)) {
+    if (!ONS__DOES(RETIRE_QUERY) ||
+        ops_of(list)->event_passed(list->device, retired->event)) {
       retired->next = passed;
       passed = retired;
     } else {

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "runtime/backend.h"
+#include "runtime/base/steps.h"
 #include "runtime/base/thread.h"
 #include "runtime/event_pool.h"
 
@@ -71,7 +72,7 @@ static inline bool ons__retire_holds(const ons__retire_list* list) {
 
 /* Cheap enough for every launch: something is looked at only when something is held. */
 static inline void ons__retire_poll(ons__retire_list* list) {
-  if (ons__retire_holds(list)) ons__retire_collect_some(list);
+  if (ons__retire_holds(list) && ONS__DOES(POLL)) ons__retire_collect_some(list);
 }
 
 #endif /* ONS_RUNTIME_RETIRE_H_ */

@@ -3,6 +3,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/steps.h"
 #include "runtime/base/versioned.h"
 #include "runtime/join.h"
 #include "runtime/retire.h"
@@ -11,8 +12,8 @@
 
 struct ons_tensor {
   atomic_size_t reference_count;
-  ons_runtime* runtime;     /* retained up to the last release */
-  ons__device_entry* entry; /* NULL: host memory */
+  ons_runtime* runtime;                /* retained up to the last release */
+  ons__device_entry* entry;            /* NULL: host memory */
   DLManagedTensorVersioned* versioned; /* one of these two */
   DLManagedTensor* legacy;
   void* stream;          /* the home stream */
@@ -20,12 +21,6 @@ struct ons_tensor {
   uint64_t capture_id;   /* that the tensor was made in; 0: none */
   uint32_t flags;
 };
-
-static bool is_one_stream(const ons__device_entry* entry, void* stream, void* other) {
-  ons__device* device = entry->device;
-  void* (*canonical)(ons__device*, void*) = device->backend->ops->stream_canonical;
-  return canonical(device, stream) == canonical(device, other);
-}
 
 /* ---- creation --------------------------------------------------------------------- */
 
@@ -64,14 +59,14 @@ static ons_status check_options(const ons_tensor_options* options, ons_error* er
 
 static ons_status check_tensor(const DLTensor* tensor, ons_error* error) {
   bool is_valid = tensor->ndim == 0 || (tensor->ndim > 0 && tensor->shape);
-  for (int32_t i = 0; is_valid && i < tensor->ndim; ++i)
-    is_valid = tensor->shape[i] >= 0;
+  for (int32_t i = 0; is_valid && i < tensor->ndim; ++i) is_valid = tensor->shape[i] >= 0;
   if (is_valid) return ONS_STATUS_OK;
-  return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
-                        "the tensor has %d dimensions and %s: its producer must give each "
-                        "a size of 0 or more",
-                        (int)tensor->ndim,
-                        tensor->ndim > 0 && tensor->shape ? "a negative size" : "no shape");
+  return ons__error_set(
+      error, ONS_STATUS_ARGUMENT_VALUE,
+      "the tensor has %d dimensions and %s: its producer must give each a size of 0 or "
+      "more",
+      (int)tensor->ndim,
+      tensor->ndim > 0 && tensor->shape ? "a negative size" : "no shape");
 }
 
 /* Finds the device of memory that is on one, and checks that its order is told. */
@@ -83,16 +78,16 @@ static ons_status find_device(ons_runtime* runtime, const DLTensor* dltensor,
   *out_entry = NULL;
   if (ons__device_slot(dltensor->device) == 0) {
     if (!(flags & STREAM_FLAGS)) return ONS_STATUS_OK;
-    return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
-                          "a stream is given for a tensor in %s, which has none: leave it "
-                          "out",
-                          text);
+    return ons__error_set(
+        error, ONS_STATUS_ARGUMENT_VALUE,
+        "a stream is given for a tensor in %s, which has none: leave it out", text);
   }
   if (!(flags & (ONS_TENSOR_PRODUCER_STREAM | ONS_TENSOR_ORDERED))) {
-    return ons__error_set(error, ONS_STATUS_ORDER,
-                          "nothing tells the stream of a tensor on %s: set the producer's "
-                          "stream, or have the producer order the tensor onto yours",
-                          text);
+    return ons__error_set(
+        error, ONS_STATUS_ORDER,
+        "nothing tells the stream of a tensor on %s: set the producer's stream, or have "
+        "the producer order the tensor onto yours",
+        text);
   }
   return ons__runtime_device(runtime, dltensor->device, out_entry, error);
 }
@@ -104,6 +99,7 @@ static ons_status join_on_the_way_in(ons_tensor* tensor, ons_error* error) {
   if (status) return status;
   tensor->capture_id = info.id;
   if (tensor->flags & ONS_TENSOR_ORDERED) return ONS_STATUS_OK;
+  if (!ONS__DOES(TENSOR_JOIN_IN)) return ONS_STATUS_OK;
   return ons__stream_join(tensor->entry, tensor->stream, tensor->producer_stream, error);
 }
 
@@ -173,7 +169,8 @@ void ons_tensor_arg(const ons_tensor* tensor, ons_arg* out_arg) {
 /* ---- release ---------------------------------------------------------------------- */
 
 void ons_tensor_retain(ons_tensor* tensor) {
-  if (tensor) atomic_fetch_add_explicit(&tensor->reference_count, 1, memory_order_relaxed);
+  if (tensor)
+    atomic_fetch_add_explicit(&tensor->reference_count, 1, memory_order_relaxed);
 }
 
 /* Gives the memory back. The runtime is there, whoever calls this. */
@@ -206,7 +203,8 @@ static void retire(void* object) {
     return;
   }
   /* When a graph is gone, work from before its capture may still be under way. */
-  if (info.id == tensor->capture_id || info.state == ONS__CAPTURE_NONE) {
+  if (info.id == tensor->capture_id || info.state == ONS__CAPTURE_NONE ||
+      !ONS__DOES(TENSOR_AGAIN)) {
     retired->objects[0].release = destroy;
   }
   status = info.state == ONS__CAPTURE_NONE
@@ -219,13 +217,14 @@ static void retire(void* object) {
 }
 
 static bool drop_reference(ons_tensor* tensor) {
-  return atomic_fetch_sub_explicit(&tensor->reference_count, 1, memory_order_acq_rel) == 1;
+  return atomic_fetch_sub_explicit(&tensor->reference_count, 1, memory_order_acq_rel) ==
+         1;
 }
 
 void ons_tensor_release(ons_tensor* tensor) {
   if (!tensor || !drop_reference(tensor)) return;
   ons_runtime* runtime = tensor->runtime;
-  if (tensor->entry) {
+  if (tensor->entry && ONS__DOES(TENSOR_KEEP)) {
     retire(tensor);
   } else {
     destroy(tensor);
@@ -237,9 +236,9 @@ void ons_tensor_release(ons_tensor* tensor) {
  * producer's order? */
 static bool may_return_now(const ons_tensor* tensor, void* producer_stream,
                            const ons__capture_info* info) {
-  if (info->state == ONS__CAPTURE_ACTIVE) return false;
-  return !(tensor->flags & ONS_TENSOR_PRODUCER_STREAM) ||
-         is_one_stream(tensor->entry, producer_stream, tensor->producer_stream);
+  if (info->state == ONS__CAPTURE_ACTIVE && ONS__DOES(TENSOR_CAPTURE)) return false;
+  return !(tensor->flags & ONS_TENSOR_PRODUCER_STREAM) || !ONS__DOES(TENSOR_SAME_STREAM) ||
+         ons__streams_match(producer_stream, tensor->producer_stream);
 }
 
 /* The deleter may call the driver, which must not harm a capture of any thread. */
@@ -265,11 +264,14 @@ ons_status ons_tensor_release_to(ons_tensor* tensor, void* producer_stream,
   ons_status status =
       ons__stream_capture(tensor->entry->device, tensor->stream, &info, error);
   if (status) return status;
-  status = ons__stream_join(tensor->entry, producer_stream, tensor->stream, error);
+  if (ONS__DOES(TENSOR_JOIN_BACK)) {
+    status = ons__stream_join(tensor->entry, producer_stream, tensor->stream, error);
+  }
   if (status) return status;
   /* Other owners may put more work on the home stream, behind what was waited for. */
   bool is_alone =
-      atomic_load_explicit(&tensor->reference_count, memory_order_acquire) == 1;
+      atomic_load_explicit(&tensor->reference_count, memory_order_acquire) == 1 ||
+      !ONS__DOES(TENSOR_ALONE);
   if (!is_alone || !may_return_now(tensor, producer_stream, &info)) {
     ons_tensor_release(tensor);
     return ONS_STATUS_OK;

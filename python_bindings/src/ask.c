@@ -25,7 +25,7 @@ static void release_legacy(void* object) {
 /* From the renaming on the tensor is ours to delete, once, whatever happens next. */
 static void hold(onspy_call* call, bool retain, void* managed, void (*release)(void*)) {
   ons_retained entry = {managed, release};
-  if (retain) {
+  if (retain && ONS__DOES(RETAIN_CAPSULE)) {
     call->retained[call->retained_count++] = entry;
   } else {
     call->temporary[call->temporary_count++] = entry;
@@ -223,6 +223,15 @@ bool onspy_call_dlpack(onspy_call* call, size_t index, PyObject* object,
   return onspy_call_stream(call, index, object, producer, tensor->device);
 }
 
+/* A known stream is joined by the library; a trusted one by nobody. JAX knows no -1. */
+static bool is_borrowed(const onspy_call* call, size_t index) {
+  return call->args[index].flags & ONS_ARG_STREAM_KNOWN;
+}
+
+static bool is_trusted(const onspy_call* call, const onspy_producer* producer) {
+  return call->plan.order == ONS_ORDER_TRUST && producer->library != ONSPY_LIBRARY_JAX;
+}
+
 /* Of an argument whose stream nobody knows: does __dlpack__(stream=...) give the order
  * that the launch needs? */
 static bool check_order(onspy_call* call, size_t index, PyObject* object,
@@ -238,7 +247,7 @@ static bool check_order(onspy_call* call, size_t index, PyObject* object,
     return false;
   }
   bool written = onspy_traits(call->kernel, index) & ONSPY_PARAMETER_WRITTEN;
-  if (!written || (call->args[index].flags & ONS_ARG_READ_ONLY)) return true;
+  if (!written || !ONS__DOES(REFUSE_WRITE)) return true;
   onspy_raise_argument(
       call->kernel, index, call->state->error_order,
       "a %.200s, whose library does not tell on which stream it works, so nothing could "
@@ -249,25 +258,36 @@ static bool check_order(onspy_call* call, size_t index, PyObject* object,
   return false;
 }
 
-bool onspy_call_ask(onspy_call* call, size_t index, PyObject* object,
-                    const onspy_producer* producer) {
-  ons_arg* arg = &call->args[index];
+bool onspy_call_check(onspy_call* call, size_t index, PyObject* object,
+                      const onspy_producer* producer) {
+  const char* name = Py_TYPE(object)->tp_name;
   if (call->launch->graph != NULL && producer->library == ONSPY_LIBRARY_JAX) {
     onspy_raise_argument(call->kernel, index, call->state->error_order,
                          "a %.200s, which JAX hands over in the order of a stream only, "
                          "and a node of a graph has none; launch on a stream that is "
                          "being captured, or pass another library's array",
-                         Py_TYPE(object)->tp_name);
+                         name);
     return false;
   }
-  /* A known stream is joined by the library; a trusted one by nobody. JAX knows no -1. */
-  bool borrowed = arg->flags & ONS_ARG_STREAM_KNOWN;
-  bool trusted =
-      call->plan.order == ONS_ORDER_TRUST && producer->library != ONSPY_LIBRARY_JAX;
-  if (!borrowed && !trusted && !check_order(call, index, object, producer)) return false;
+  bool written = onspy_traits(call->kernel, index) & ONSPY_PARAMETER_WRITTEN;
+  if (written && (call->args[index].flags & ONS_ARG_READ_ONLY)) {
+    onspy_raise_argument(call->kernel, index, call->state->error_argument_value,
+                         "a %.200s, which is read-only: declare the parameter const, or "
+                         "pass a writable copy or an output",
+                         name);
+    return false;
+  }
+  return is_borrowed(call, index) || is_trusted(call, producer) ||
+         check_order(call, index, object, producer);
+}
+
+bool onspy_call_ask(onspy_call* call, size_t index, PyObject* object,
+                    const onspy_producer* producer) {
+  ons_arg* arg = &call->args[index];
+  bool borrowed = is_borrowed(call, index);
   bool retain = !borrowed || (producer->traits & ONSPY_PRODUCER_RETAINED) != 0;
   PyObject* stream;
-  if (borrowed || trusted) {
+  if (borrowed || is_trusted(call, producer) || !ONS__DOES(ASK_WITH_STREAM)) {
     stream = PyLong_FromLong(-1);
   } else {
     /* DLPack's name for the legacy stream is 1. */
@@ -333,6 +353,7 @@ static bool place_output(onspy_call* call, size_t index, PyObject* like) {
   arg->value.tensor = tensor;
   if (onspy_on_host(device)) return true;
   call->device_seen = true;
+  arg->flags |= ONS_ARG_OUTPUT;
   return producer->kind == ONSPY_KIND_EXCHANGE
              ? onspy_exchange_stream(call, index, like, producer)
              : onspy_call_stream(call, index, like, producer, device);

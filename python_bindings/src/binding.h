@@ -34,8 +34,18 @@
 #include <stdint.h>
 #include <structmember.h>
 
+#ifdef ONS_TEST_STEPS
+#include "runtime/base/steps.h"
+#else
+#define ONS__DOES(name) 1
+#endif
+
 /* The path of a call is kept together, and apart from what only failures need. */
+#if defined(__has_attribute) && __has_attribute(no_stack_protector)
+#define ONSPY_HOT __attribute__((hot, no_stack_protector)) /* a canary is a cache miss */
+#else
 #define ONSPY_HOT __attribute__((hot))
+#endif
 #define ONSPY_COLD __attribute__((cold, noinline))
 #define ONSPY_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #define ONSPY_NOINLINE __attribute__((noinline))
@@ -227,7 +237,8 @@ enum {
   /* It has no stream: the arrays are on the one that the caller of the kernel names. */
   ONSPY_PRODUCER_ON_CALLERS_STREAM = 2,
   ONSPY_PRODUCER_RETAINED = 4,      /* the memory may be freed in no stream's order */
-  ONSPY_PRODUCER_NONE_IS_LEGACY = 8 /* in __cuda_array_interface__, that is */
+  ONSPY_PRODUCER_NONE_IS_LEGACY = 8, /* in __cuda_array_interface__, that is */
+  ONSPY_PRODUCER_STOP_GRADIENT = 16  /* an attribute, false where autograd looks on */
 };
 
 /* An array library: where its class is found, and what is known of it. */
@@ -418,6 +429,10 @@ bool onspy_take_managed(onspy_call* call, size_t index, PyObject* object,
 int64_t* onspy_call_extents(onspy_call* call, size_t count);
 /* Asks for an output that JAX has just made: written through before anyone sees it. */
 bool onspy_call_ask_output(onspy_call* call, size_t index, PyObject* object);
+/* Refuses a pending argument that no answer of its producer could make right. Touches
+ * nothing. */
+bool onspy_call_check(onspy_call* call, size_t index, PyObject* object,
+                      const onspy_producer* producer);
 /* Asks a pending argument's producer for the tensor, ordered onto the plan's stream. */
 bool onspy_call_ask(onspy_call* call, size_t index, PyObject* object,
                     const onspy_producer* producer);

@@ -62,6 +62,7 @@ static bool gather_one(onspy_call* call, size_t index, PyObject* object) {
 /* What was borrowed before another argument's Python code ran may have been resized or
  * replaced by it. */
 static bool borrow_again(onspy_call* call) {
+  if (!ONS__DOES(BORROW_AGAIN)) return true;
   for (size_t i = 0; i < call->count; ++i) {
     if (call->args[i].kind != ONS_ARG_TENSOR) continue;
     onspy_producer scratch;
@@ -80,9 +81,9 @@ static bool borrow_again(onspy_call* call) {
 
 /* ---- the second pass -------------------------------------------------------------- */
 
-/* No pending argument is of unknown order under capture: ons_launch_resolve has refused
- * that. */
-static bool finish_pending(onspy_call* call) {
+static bool ask_pending(onspy_call* call,
+                        bool (*ask)(onspy_call*, size_t, PyObject*,
+                                    const onspy_producer*)) {
   for (size_t i = 0; i < call->count; ++i) {
     PyObject* object = call->objects[i];
     if (call->args[i].kind != ONS_ARG_PENDING ||
@@ -91,7 +92,17 @@ static bool finish_pending(onspy_call* call) {
     }
     onspy_producer scratch;
     const onspy_producer* producer = producer_at(call, i, Py_TYPE(object), &scratch);
-    if (producer == NULL || !onspy_call_ask(call, i, object, producer)) return false;
+    if (producer == NULL || !ask(call, i, object, producer)) return false;
+  }
+  return true;
+}
+
+/* No pending argument is of unknown order under capture: ons_launch_resolve has refused
+ * that. All are checked before the first is asked, which puts its stream in order. */
+static bool finish_pending(onspy_call* call) {
+  bool checked = !ONS__DOES(LOOK_FIRST) || ask_pending(call, onspy_call_check);
+  if (!checked || !ask_pending(call, onspy_call_ask)) {
+    return false;
   }
   for (size_t i = 0; i < call->count; ++i) {
     if (!Py_IS_TYPE(call->objects[i], call->state->output_type)) continue;

@@ -89,6 +89,17 @@ static bool take_tensor(onspy_call* call, size_t index, PyObject* object,
   return onspy_raise_from_producer(call->kernel, index, object, "exchange function");
 }
 
+/* Paddle's way to say that autograd follows a tensor. */
+static bool ask_gradient(onspy_call* call, size_t index, PyObject* object) {
+  PyObject* stopped = PyObject_GetAttrString(object, "stop_gradient");
+  int is_stopped = stopped != NULL ? PyObject_IsTrue(stopped) : -1;
+  Py_XDECREF(stopped);
+  if (is_stopped < 0)
+    return onspy_raise_from_producer(call->kernel, index, object, "stop_gradient");
+  if (!is_stopped) call->args[index].flags |= ONS_ARG_REQUIRES_GRAD;
+  return true;
+}
+
 static inline bool fill(onspy_call* call, size_t index, PyObject* object,
                         const onspy_producer* producer, bool own) {
   DLTensor* tensor = &call->tensors[index];
@@ -97,7 +108,8 @@ static inline bool fill(onspy_call* call, size_t index, PyObject* object,
   arg->value.tensor = tensor;
   if (!take_tensor(call, index, object, producer, own)) return false;
   if (producer->traits & ONSPY_PRODUCER_READ_ONLY) arg->flags |= ONS_ARG_READ_ONLY;
-  if (!onspy_on_host(tensor->device) && !onspy_exchange_stream(call, index, object, producer)) {
+  if (!onspy_on_host(tensor->device) &&
+      !onspy_exchange_stream(call, index, object, producer)) {
     return false;
   }
   uint32_t traits = onspy_traits(call->kernel, index);
@@ -111,6 +123,11 @@ static inline bool fill(onspy_call* call, size_t index, PyObject* object,
     }
     if (marks & ONSPY_TORCH_REQUIRES_GRAD) arg->flags |= ONS_ARG_REQUIRES_GRAD;
     if (marks & ~ONSPY_TORCH_REQUIRES_GRAD) return refuse_lazy_view(call, index, marks);
+  }
+  if ((producer->traits & ONSPY_PRODUCER_STOP_GRADIENT) &&
+      (own || (traits & ONSPY_PARAMETER_WRITTEN) != 0) &&
+      !ask_gradient(call, index, object)) {
+    return false;
   }
   if (traits & ONSPY_PARAMETER_VALUE)
     return onspy_scalar_from_tensor(call, index, object);

@@ -1,11 +1,13 @@
 /* onstream.register_producer: what a caller knows of an array library. */
-#include <string.h>
-
 #include "binding.h"
 
 bool onspy_keep(onspy_state* state, PyObject* object) {
   if (state->kept == NULL) state->kept = PyList_New(0);
-  return state->kept != NULL && PyList_Append(state->kept, object) == 0;
+  if (state->kept == NULL) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(state->kept); ++i) {
+    if (PyList_GET_ITEM(state->kept, i) == object) return true;
+  }
+  return PyList_Append(state->kept, object) == 0;
 }
 
 /* An entry is (stream or None, read_only, protocol or None). */

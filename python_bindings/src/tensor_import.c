@@ -5,7 +5,7 @@
 #include "binding.h"
 
 /* A call without a kernel and with one argument. */
-typedef struct import {
+typedef struct import_call {
   onspy_kernel kernel; /* nameless: errors say from_dlpack */
   ons_launch launch;
   onspy_call call;
@@ -14,7 +14,7 @@ typedef struct import {
   DLTensor tensor;
   ons_retained temporary[ONSPY_TEMPORARIES];
   ons_retained retained[1];
-} import;
+} import_call;
 
 /* ---- what is kept ----------------------------------------------------------------- */
 
@@ -49,11 +49,12 @@ static void delete_held(DLManagedTensorVersioned* managed) {
 
 /* Moves all that the call has taken into a managed tensor. Interfaces and buffers do not
  * own their memory: the object does. */
-static held* keep(import* self, const onspy_producer* producer) {
+static held* keep(import_call* self, const onspy_producer* producer) {
   onspy_call* call = &self->call;
   held* kept = PyMem_Calloc(1, sizeof *kept);
   if (kept == NULL) return (held*)PyErr_NoMemory();
-  bool owns = producer->kind == ONSPY_KIND_EXCHANGE || producer->kind == ONSPY_KIND_DLPACK;
+  bool owns =
+      producer->kind == ONSPY_KIND_EXCHANGE || producer->kind == ONSPY_KIND_DLPACK;
   kept->object = owns ? NULL : Py_NewRef(self->object);
   for (size_t i = 0; i < call->temporary_count; ++i) {
     kept->entries[kept->count++] = call->temporary[i];
@@ -62,11 +63,11 @@ static held* keep(import* self, const onspy_producer* producer) {
     kept->entries[kept->count++] = call->retained[i];
   }
   call->temporary_count = call->retained_count = 0;
-  kept->managed = (DLManagedTensorVersioned){
-      .version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
-      .manager_ctx = kept,
-      .deleter = delete_held,
-      .dl_tensor = self->tensor};
+  kept->managed =
+      (DLManagedTensorVersioned){.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
+                                 .manager_ctx = kept,
+                                 .deleter = delete_held,
+                                 .dl_tensor = self->tensor};
   return kept;
 }
 
@@ -74,7 +75,7 @@ static held* keep(import* self, const onspy_producer* producer) {
 
 /* Producers that put their work in order themselves must not be asked to do so with a
  * stream under capture. */
-static bool check_capture(import* self) {
+static bool check_capture(import_call* self) {
   onspy_call* call = &self->call;
   uint32_t captured = 0;
   ons_error error = ONS_ERROR_INIT;
@@ -84,16 +85,16 @@ static bool check_capture(import* self) {
                              &error) != ONS_STATUS_OK) {
     return onspy_raise(call->state, &error) != NULL;
   }
-  if (captured == 0) return true;
-  onspy_raise_argument(
-      call->kernel, 0, call->state->error_order,
-      "a %.200s, whose stream is unknown, while stream %p is part of a capture, which its "
-      "work cannot join; the capture is untouched: import it before",
-      Py_TYPE(self->object)->tp_name, call->plan.stream);
+  if (captured == 0 || !ONS__DOES(TENSOR_LOOK)) return true;
+  onspy_raise_argument(call->kernel, 0, call->state->error_order,
+                       "a %.200s, whose stream is unknown, while stream %p is part of a "
+                       "capture, which its work cannot join; the capture is untouched: "
+                       "import it before",
+                       Py_TYPE(self->object)->tp_name, call->plan.stream);
   return false;
 }
 
-static bool ask(import* self, const onspy_producer* producer) {
+static bool ask(import_call* self, const onspy_producer* producer) {
   onspy_call* call = &self->call;
   switch (producer->kind) {
     case ONSPY_KIND_EXCHANGE:
@@ -104,18 +105,17 @@ static bool ask(import* self, const onspy_producer* producer) {
     case ONSPY_KIND_BYTES:
       return onspy_call_slow(call, 0, self->object, producer);
     default:
-      onspy_raise_argument(
-          call->kernel, 0, call->state->error_argument_type,
-          "a %.200s, which is no array; pass one with __dlpack__, "
-          "__cuda_array_interface__ or a buffer",
-          Py_TYPE(self->object)->tp_name);
+      onspy_raise_argument(call->kernel, 0, call->state->error_argument_type,
+                           "a %.200s, which is no array; pass one with __dlpack__, "
+                           "__cuda_array_interface__ or a buffer",
+                           Py_TYPE(self->object)->tp_name);
       return false;
   }
 }
 
 /* The home stream: the one given, else ons.use_stream's, else the producer's own; the
  * legacy one where that is unknown. */
-static void choose_stream(import* self) {
+static void choose_stream(import_call* self) {
   onspy_call* call = &self->call;
   DLDevice device = self->tensor.device;
   call->plan.device = device;
@@ -126,19 +126,18 @@ static void choose_stream(import* self) {
   } else if (scope != NULL) {
     call->plan.stream = scope->stream;
   } else {
-    call->plan.stream =
-        self->arg.flags & ONS_ARG_STREAM_KNOWN ? self->arg.stream : NULL;
+    call->plan.stream = self->arg.flags & ONS_ARG_STREAM_KNOWN ? self->arg.stream : NULL;
   }
 }
 
-static bool refuse_stream(import* self) {
+static bool refuse_stream(import_call* self) {
   onspy_raise_argument(self->call.kernel, 0, self->call.state->error_argument_value,
                        "a %.200s in host memory, which has no stream; leave stream out",
                        Py_TYPE(self->object)->tp_name);
   return false;
 }
 
-static bool take(import* self, const onspy_producer* producer) {
+static bool take(import_call* self, const onspy_producer* producer) {
   onspy_call* call = &self->call;
   if (!ask(self, producer)) return false;
   if (onspy_on_host(self->tensor.device)) {
@@ -148,13 +147,20 @@ static bool take(import* self, const onspy_producer* producer) {
   if (self->arg.kind != ONS_ARG_PENDING) return true;
   bool known = self->arg.flags & ONS_ARG_STREAM_KNOWN;
   return (known || check_capture(self)) &&
+         onspy_call_check(call, 0, self->object, producer) &&
          onspy_call_ask(call, 0, self->object, producer);
 }
 
 /* ---- the library's tensor --------------------------------------------------------- */
 
-/* A producer that is on whatever stream it is used on has none to be given back to. */
-static uint32_t flags_of(const import* self, const onspy_producer* producer) {
+/* Such a producer is on whatever stream it is used on, and has none to be given back to.
+ */
+static bool has_no_stream(const onspy_producer* producer) {
+  return (producer->traits & ONSPY_PRODUCER_ON_CALLERS_STREAM) &&
+         producer->stream_of == NULL;
+}
+
+static uint32_t flags_of(const import_call* self, const onspy_producer* producer) {
   uint32_t flags = 0;
   if (self->arg.flags & ONS_ARG_READ_ONLY) flags |= ONS_TENSOR_READ_ONLY;
   if (self->arg.flags & ONS_ARG_REQUIRES_GRAD) flags |= ONS_TENSOR_REQUIRES_GRAD;
@@ -162,14 +168,12 @@ static uint32_t flags_of(const import* self, const onspy_producer* producer) {
   flags |= ONS_TENSOR_STREAM;
   if (self->arg.flags & ONS_ARG_ORDERED) flags |= ONS_TENSOR_ORDERED;
   if (self->arg.flags & ONS_ARG_STREAM_KNOWN) {
-    flags |= producer->traits & ONSPY_PRODUCER_ON_CALLERS_STREAM
-                 ? ONS_TENSOR_ORDERED
-                 : ONS_TENSOR_PRODUCER_STREAM;
+    flags |= has_no_stream(producer) ? ONS_TENSOR_ORDERED : ONS_TENSOR_PRODUCER_STREAM;
   }
   return flags;
 }
 
-static ons_tensor* make(import* self, const onspy_producer* producer) {
+static ons_tensor* make(import_call* self, const onspy_producer* producer) {
   onspy_state* state = self->call.state;
   ons_runtime* runtime = onspy_runtime(state);
   held* kept = runtime != NULL ? keep(self, producer) : NULL;
@@ -201,7 +205,7 @@ static void drop(onspy_call* call) {
 ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
                                 const onspy_producer* producer, bool stream_given,
                                 void* stream, onspy_import* out_import) {
-  import self;
+  import_call self;
   memset(&self, 0, sizeof self);
   self.kernel.state = state;
   self.launch = (ons_launch)ONS_LAUNCH_INIT;

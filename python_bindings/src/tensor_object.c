@@ -47,8 +47,7 @@ static bool release_in_order(onspy_state* state, onspy_tensor* self) {
   const onspy_producer* producer = onspy_producer_find(state, self->type, &scratch);
   bool known;
   void* stream;
-  if (producer == NULL ||
-      !find_producer_stream(state, self, producer, &known, &stream)) {
+  if (producer == NULL || !find_producer_stream(state, self, producer, &known, &stream)) {
     return false;
   }
   ons_tensor* handle = self->handle;
@@ -109,9 +108,9 @@ static PyObject* same_tensor(PyObject* object, bool given, const void* stream) {
   ons_arg arg = {.kind = ONS_ARG_NULL};
   if (self->handle != NULL) ons_tensor_arg(self->handle, &arg);
   if (given && arg.stream != stream) {
-    return PyErr_Format(PyExc_ValueError,
-                        "from_dlpack: a Tensor stays on its stream; import the array that "
-                        "it is of again");
+    return PyErr_Format(
+        PyExc_ValueError,
+        "from_dlpack: a Tensor stays on its stream; import its array again");
   }
   return Py_NewRef(object);
 }
@@ -122,8 +121,7 @@ PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stre
   if (!onspy_stream_parse(state, NULL, stream, &given, &handle)) return NULL;
   if (Py_IS_TYPE(object, state->tensor_type)) return same_tensor(object, given, handle);
   onspy_producer scratch;
-  const onspy_producer* producer =
-      onspy_producer_find(state, Py_TYPE(object), &scratch);
+  const onspy_producer* producer = onspy_producer_find(state, Py_TYPE(object), &scratch);
   if (producer == NULL) return NULL;
   onspy_import import = {0};
   ons_tensor* tensor =
@@ -271,10 +269,10 @@ static PyObject* tensor_repr(PyObject* self) {
   PyObject* shape = get_shape(self, NULL);
   PyObject* dtype = shape != NULL ? get_dtype(self, NULL) : NULL;
   PyObject* device = dtype != NULL ? get_device(self, NULL) : NULL;
-  PyObject* text = device != NULL
-                       ? PyUnicode_FromFormat("<onstream.Tensor %R of %U on %U>", shape,
-                                              dtype, device)
-                       : NULL;
+  PyObject* text =
+      device != NULL
+          ? PyUnicode_FromFormat("<onstream.Tensor %R of %U on %U>", shape, dtype, device)
+          : NULL;
   Py_XDECREF(device);
   Py_XDECREF(dtype);
   Py_XDECREF(shape);

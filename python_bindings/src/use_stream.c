@@ -15,7 +15,7 @@ const onspy_use_stream* onspy_used_stream(DLDevice device) {
 
 /* The first array in a GPU's memory decides, as it does for the launch. */
 bool onspy_use_stream_apply(const onspy_call* call, ons_launch* launch) {
-  if (launch->flags & ONS_LAUNCH_STREAM) return false;
+  if ((launch->flags & ONS_LAUNCH_STREAM) || !ONS__DOES(USE_STREAM)) return false;
   for (size_t i = 0; i < call->count; ++i) {
     const ons_arg* arg = &call->args[i];
     bool is_tensor = arg->kind == ONS_ARG_TENSOR || arg->kind == ONS_ARG_PENDING;

@@ -138,10 +138,9 @@ def test_cupy_and_torch_on_two_streams(
 
 
 def test_jax_and_torch(kernels: ons.Module, torch: Any, jax: Any, wrong: Any) -> None:
-    """JAX's arrays are donated or freed right after the launch; its memory is reused."""
+    """JAX's arrays are dropped right after the launch, and its memory is reused."""
     side = torch.cuda.Stream()
     make = jax.jit(lambda value: jax.numpy.full(N, value, jax.numpy.float32) * 1.0)
-    donate = jax.jit(lambda x: x - 1.0, donate_argnums=0)
 
     def turn(i: int, counts: Any) -> None:
         with torch.cuda.stream(side):
@@ -150,8 +149,6 @@ def test_jax_and_torch(kernels: ons.Module, torch: Any, jax: Any, wrong: Any) ->
             t = torch.ones(N, device="cuda")
             with counts.launching():
                 z = kernels.axpy[GRID, 256](2.0, j, t, ons.like(t), N)
-            if i % 2:
-                j = donate(j)
             del j
             t.fill_(-1)
             with counts.launching():
@@ -159,6 +156,20 @@ def test_jax_and_torch(kernels: ons.Module, torch: Any, jax: Any, wrong: Any) ->
 
     waited = run("JAX and torch", torch, wrong, turn)
     print(f"waits of JAX's own: {waited}")
+
+
+def test_jax_donation(kernels: ons.Module, torch: Any, jax: Any) -> None:
+    """A kernel's hold on a JAX array ends with the kernel: then JAX may donate it."""
+    donate = jax.jit(lambda x: x - 1.0, donate_argnums=0)
+    for i in range(20):
+        j = jax.numpy.full(N, float(i), jax.numpy.float32)
+        t = torch.zeros(N, device="cuda")
+        kernels.axpy[GRID, 256](2.0, j, t, t, N)
+        torch.cuda.synchronize()
+        ons.collect()
+        k = donate(j)
+        assert j.is_deleted()
+        assert float(k[0]) == i - 1.0 and float(t[0]) == 2.0 * i
 
 
 def test_captures_with_cupy(kernels: ons.Module, torch: Any, cupy: Any, wrong: Any) -> None:

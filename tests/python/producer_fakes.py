@@ -104,12 +104,13 @@ def strided_memory_view(producer: Any, slot: int = 3) -> Any:
 
 
 def paddle_tensor(producer: Any, slot: int, names: tuple[str, ...]) -> Any:
-    """Paddle 3.3.1 has its table under both names; before the attribute got its final name, under
+    """Paddle 3.3.1 has stop_gradient, and its table under both names; before the attribute got its final name, under
     the older one alone."""
     with_table = producer.make_type(slot)
     without = producer.make_type(slot, capsule=False)
     table = {name: with_table.__dlpack_c_exchange_api__ for name in names}
-    return type("Tensor", (without,), {"__module__": "paddle", "table_owner": with_table, **table})
+    own = {"__module__": "paddle", "table_owner": with_table, "stop_gradient": True}
+    return type("Tensor", (without,), {**own, **table})
 
 
 def capsule(address: int, name: bytes) -> Any:

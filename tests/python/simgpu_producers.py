@@ -158,6 +158,10 @@ def test_paddles_table_has_two_names(
     launch(mod, x, out)
     assert sim.enqueued() == [("launch", stream)]
     assert producer.counts(1)["borrows"] >= 2
+    out.stop_gradient = False
+    launch(mod, out, x)
+    with pytest.raises(ons.ArgumentValueError, match="'out'.*detach"):
+        launch(mod, x, out)
 
 
 # ---- what is on the caller's stream ---------------------------------------------------------------------

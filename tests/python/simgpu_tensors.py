@@ -13,6 +13,7 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -437,6 +438,32 @@ def test_registered_producers_are_asked_for_their_stream(
     assert sim.enqueued() == [("record", home)]
 
 
+def test_memory_that_is_freed_in_no_order(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    """cuda.core's buffers have no stream, and may be freed at any time."""
+    buffer: Any = type("Buffer", (DLPackProducer,), {"__module__": "cuda.core._memory"})
+    home = sim.stream()
+    t = ons.from_dlpack(buffer(producer, arrays()), stream=home)
+    mod.scale[1, 1](2.0, t, t, 4)
+    sim.clear()
+    t.release()
+    assert sim.enqueued() == [("record", home)] and deleted(producer) == 0
+    finish(sim, home)
+    assert deleted(producer) == 1
+    # With a stream that somebody tells it is joined as well.
+    ons.register_producer(buffer, stream=lambda x: arrays.stream)
+    sim.clear()
+    t = ons.from_dlpack(buffer(producer, arrays()), stream=home)
+    assert sim.enqueued() == [("record", arrays.stream), ("wait", home)]
+    mod.scale[1, 1](2.0, t, t, 4)
+    sim.clear()
+    t.release()
+    assert ("wait", arrays.stream) in sim.enqueued() and deleted(producer) == 1
+    finish(sim, arrays.stream, home)
+    assert deleted(producer) == 2
+
+
 def test_borrow(mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any, order: Order) -> None:
     with ons.borrow(arrays(), stream=sim.stream()) as t:
         kernel = order.kernel(mod, t, t)
@@ -491,11 +518,21 @@ def test_read_only_tensors(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
 
 
 def test_tables_that_only_lend(mod: ons.Module, sim: Sim, producer: Any) -> None:
+    class Memory:
+        pass
+
     lending = Arrays(producer, sim, slot=1, null=("take",))
-    t = ons.from_dlpack(lending.type(0x4000, (3, 5), device=CUDA, strides=(5, 1)))
+    memory = Memory()
+    gone = weakref.ref(memory)
+    t = ons.from_dlpack(
+        lending.type(0x4000, (3, 5), device=CUDA, strides=(5, 1), owner=memory), sim.stream()
+    )
+    home = t.stream
+    del memory
     gc.collect()
-    assert (t.shape, t.strides, t.stream) == ((3, 5), (5, 1), lending.stream)
+    assert (t.shape, t.strides) == ((3, 5), (5, 1)) and gone() is not None
     t.release()
+    assert sim.enqueued()[-2:] == [("record", home), ("wait", lending.stream)] and gone() is None
 
 
 def test_released_by_another_argument(
@@ -506,6 +543,7 @@ def test_released_by_another_argument(
     class Sly(DLPackProducer):
         def __dlpack__(self, **options: Any) -> Any:
             t.release()
+            assert deleted(producer) == 0, "the call has it"
             return super().__dlpack__(**options)
 
     mod.scale[1, 1](2.0, Sly(producer, arrays()), t, 4)

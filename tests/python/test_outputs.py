@@ -126,11 +126,14 @@ def test_outputs_are_not_read(mod: ons.Module, library: str) -> None:
             mod.scale[1, 4](*args)
 
 
-def test_failed_calls_drop_their_outputs(mod: ons.Module, producer: Any) -> None:
+def test_refused_calls_make_no_outputs(mod: ons.Module, producer: Any) -> None:
     x = np.arange(4, dtype=np.float32)
     tensor = producer.make_type(0)(x.ctypes.data, (4,), owner=x)
     with pytest.raises(ons.ArgumentTypeError, match="argument 1"):
         mod.scale[1, 4]("no number", tensor, ons.like(tensor), 4)
     with pytest.raises(ons.ArgumentValueError):
         mod.scale[1, 5000](2.0, tensor, ons.like(tensor), 4)
-    assert producer.counts()["handed_out"] == producer.counts()["deleted"] > 0
+    assert producer.counts(0)["allocations"] == 0
+    assert producer.counts()["handed_out"] == producer.counts()["deleted"]
+    mod.scale[1, 4](2.0, tensor, ons.like(tensor), 4)
+    assert producer.counts(0)["allocations"] == 1

@@ -440,7 +440,11 @@ def test_paddle_tensors(mod: ons.Module) -> None:
     x, out = paddle.arange(4, dtype="float32"), paddle.zeros([4])
     launch(mod, x, out)
     np.testing.assert_array_equal(out.numpy(), [0, 2, 4, 6])
-    y = mod.scale[1, 32](2.0, out, ons.like(x), 4)
+    x.stop_gradient = False
+    launch(mod, x, out)
+    with pytest.raises(ons.ArgumentValueError, match="'out'.*detach"):
+        launch(mod, out, x)
+    y = mod.scale[1, 32](2.0, out, ons.like(out), 4)
     assert isinstance(y, paddle.Tensor)
     np.testing.assert_array_equal(y.numpy(), [0, 4, 8, 12])
 

@@ -557,6 +557,22 @@ static void captured_events(void) {
   TELL(cuEventQuery(event));
 }
 
+static void events_of_a_capture_that_ended(void) {
+  MUST(begin_capture(a, GLOBAL));
+  MUST(cuEventRecord(event, a));
+  MUST(cuEventRecord(other_event, a));
+  TELL(cuEventSynchronize(event));
+  TELL(cuStreamWaitEvent(b, event, 0)); /* of a broken capture */
+  TELL(end_capture(a));
+  MUST(begin_capture(a, GLOBAL));
+  MUST(cuEventRecord(event, a));
+  TELL(end_capture(a));
+  TELL(cuEventQuery(event));
+  TELL(cuEventSynchronize(event));
+  TELL(cuStreamWaitEvent(b, event, 0));
+  TELL(capture_state(b));
+}
+
 static void capture_rejected_launch(void) {
   MUST(begin_capture(a, GLOBAL));
   TELL(launch_shape(set, a, x, 1, 1, 1025));
@@ -740,30 +756,49 @@ static void pool_reuse(void) {
 
 /* ---- all of them ---- */
 
-#define PROGRAMS(XX)                                                                     \
-  XX(stream_order)                                                                       \
-  XX(event_order)                                                                        \
-  XX(legacy_waits_for_blocking) XX(blocking_waits_for_legacy) XX(legacy_and_per_thread)  \
-      XX(wait_binds_the_record) XX(questions) XX(legacy_question) XX(host_functions)     \
-          XX(pageable_copies) XX(destroyed_stream) XX(bad_arguments) XX(no_context)      \
-              XX(capture_and_replay) XX(capture_begin_and_end) XX(capture_isolation)     \
-                  XX(capture_unjoined) XX(capture_unmatched) XX(capture_merge)           \
-                      XX(capture_other_thread_ends) XX(capture_forbids)                  \
-                          XX(capture_forbids_other_threads) XX(capture_relaxed_exchange) \
-                              XX(capture_itself_is_asked) XX(capture_and_legacy)         \
-                                  XX(captured_events) XX(capture_rejected_launch)        \
-                                      XX(capture_information) XX(capture_memory)         \
-                                          XX(external_events) XX(explicit_graph)         \
-                                              XX(graph_refusals) XX(graph_of_a_circle)   \
-                                                  XX(user_objects) XX(pool_reuse)
-
 typedef struct program {
   const char* name;
   void (*run)(void);
 } program;
 
-#define ENTRY(name) {#name, name},
-static const program programs[] = {PROGRAMS(ENTRY)};
+#define ENTRY(name) \
+  { #name, name }
+static const program programs[] = {ENTRY(stream_order),
+                                   ENTRY(event_order),
+                                   ENTRY(legacy_waits_for_blocking),
+                                   ENTRY(blocking_waits_for_legacy),
+                                   ENTRY(legacy_and_per_thread),
+                                   ENTRY(wait_binds_the_record),
+                                   ENTRY(questions),
+                                   ENTRY(legacy_question),
+                                   ENTRY(host_functions),
+                                   ENTRY(pageable_copies),
+                                   ENTRY(destroyed_stream),
+                                   ENTRY(bad_arguments),
+                                   ENTRY(no_context),
+                                   ENTRY(capture_and_replay),
+                                   ENTRY(capture_begin_and_end),
+                                   ENTRY(capture_isolation),
+                                   ENTRY(capture_unjoined),
+                                   ENTRY(capture_unmatched),
+                                   ENTRY(capture_merge),
+                                   ENTRY(capture_other_thread_ends),
+                                   ENTRY(capture_forbids),
+                                   ENTRY(capture_forbids_other_threads),
+                                   ENTRY(capture_relaxed_exchange),
+                                   ENTRY(capture_itself_is_asked),
+                                   ENTRY(capture_and_legacy),
+                                   ENTRY(captured_events),
+                                   ENTRY(events_of_a_capture_that_ended),
+                                   ENTRY(capture_rejected_launch),
+                                   ENTRY(capture_information),
+                                   ENTRY(capture_memory),
+                                   ENTRY(external_events),
+                                   ENTRY(explicit_graph),
+                                   ENTRY(graph_refusals),
+                                   ENTRY(graph_of_a_circle),
+                                   ENTRY(user_objects),
+                                   ENTRY(pool_reuse)};
 
 static void run_program(const program* one) {
   line_length = 0;

@@ -36,7 +36,6 @@ static void remember(sim_allocation* allocation, sim_access access) {
   for (size_t i = 0; i < allocation->access_count; ++i) {
     sim_access earlier = allocation->accesses[i];
     bool covered = sim_ordered(earlier.op, access.op) && (access.write || !earlier.write);
-    if (covered && earlier.op == access.op) access.write |= earlier.write;
     if (!covered) allocation->accesses[kept++] = earlier;
   }
   allocation->access_count = kept;

@@ -140,7 +140,9 @@ void sim_graph_destroy(void* handle) {
 
 static void forget_work_of(sim_object* object) {
   void* itself = object;
-  if (object->kind == SIM_STREAM) {
+  if (object->kind == SIM_CONTEXT) {
+    ((sim_context*)itself)->past.count = 0;
+  } else if (object->kind == SIM_STREAM) {
     sim_stream* stream = itself;
     stream->chain = 0;
     stream->enqueued = stream->completed = 0;

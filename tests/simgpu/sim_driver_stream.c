@@ -23,11 +23,24 @@ static CUresult submit(CUstream handle, const sim_work* work) {
 
 /* ---- streams ---- */
 
+/* A handle that was destroyed may come back, as a stream that knows nothing of its past.
+ */
+static sim_stream* make_stream(sim_context* context, bool blocking) {
+  sim_stream* stream = sim.simulating ? sim_dead_stream(context, blocking) : NULL;
+  if (!stream || sim_random(2)) return sim_new_stream(context, blocking);
+  sim_op* last = sim_stream_last(stream);
+  if (last) sim_list_add(&context->past, last);
+  stream->object.dead = false;
+  stream->chain = 0;
+  stream->id = ++sim.next_id;
+  return stream;
+}
+
 CUresult cuStreamCreate(CUstream* out_stream, unsigned int flags) {
   ENTER();
   ENTER_CONTEXT();
   if (flags > CU_STREAM_NON_BLOCKING) return sim_leave(CUDA_ERROR_INVALID_VALUE);
-  *out_stream = (CUstream)(void*)sim_new_stream(sim_current, !flags);
+  *out_stream = (CUstream)(void*)make_stream(sim_current, !flags);
   return sim_leave(CUDA_SUCCESS);
 }
 
@@ -212,9 +225,8 @@ CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int fl
 /* The stream becomes part of the event's capture, or is and depends on more. */
 static CUresult join_capture(sim_stream* stream, const sim_event* event) {
   sim_capture* capture = sim_capture_find(event->capture_id);
-  if (!capture) return CUDA_ERROR_CAPTURED_EVENT;
-  if (capture->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
-    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  if (!capture || capture->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
+    return CUDA_ERROR_INVALID_VALUE;
   }
   if (stream == stream->context->legacy) {
     capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
@@ -265,11 +277,23 @@ CUresult cuStreamWaitEvent(CUstream stream_handle, CUevent handle, unsigned int 
   return sim_leave(CUDA_SUCCESS);
 }
 
+/* The question breaks the capture, in every mode; afterwards the event stands for
+ * nothing.
+ */
+static CUresult ask_captured(const sim_event* event) {
+  sim_capture* capture = sim_capture_find(event->capture_id);
+  if (!capture || capture->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
 CUresult cuEventQuery(CUevent handle) {
   ENTER_UNSAFE();
   const sim_event* event = sim_check(handle, SIM_EVENT);
   sim_current_record()->handle = handle;
-  if (event->capture_id) return sim_leave(CUDA_ERROR_CAPTURED_EVENT);
+  if (event->capture_id) return sim_leave(ask_captured(event));
   bool done = sim.simulating
                   ? !event->op || event->op->progress == SIM_DONE
                   : !event->stream || event->position <= event->stream->completed;
@@ -282,7 +306,7 @@ CUresult cuEventSynchronize(CUevent handle) {
   sim_count_sync();
   const sim_event* event = sim_check(handle, SIM_EVENT);
   sim_current_record()->handle = handle;
-  if (event->capture_id) return sim_leave(CUDA_ERROR_CAPTURED_EVENT);
+  if (event->capture_id) return sim_leave(ask_captured(event));
   wait_for(event->op);
   return sim_leave(CUDA_SUCCESS);
 }

@@ -16,6 +16,8 @@
  * ordered by sim_host_send and sim_host_receive; a thread begins with what the others
  * knew when it was first seen.
  *
+ * A handle that cuStreamDestroy gave up may come back from cuStreamCreate.
+ *
  * Every structure is plain, for ctypes. All functions may be called from any thread, save
  * sim_schedule_begin, sim_schedule_end and sim_reset: only when no other thread is in the
  * driver. */
@@ -77,7 +79,9 @@ SIM_API uint64_t sim_mix(uint64_t state, uint64_t value);
 /* ---- memory ---- */
 
 /* As an allocator of a framework would: host-ordered, and what was freed last is handed
- * out first. Contents are garbage; freed memory is overwritten. */
+ * out first. Contents are garbage; freed memory is overwritten. Nothing waits: a free,
+ * by cuMemFree too, must be ordered after every use. Memory of cuMemAllocAsync is handed
+ * on as soon as stream order allows it or the free was seen to be over. */
 SIM_API void* sim_device_alloc(int device, size_t size_bytes);
 SIM_API void sim_device_free(void* pointer);
 /* Pinned host memory: asynchronous for copies, usable on every device. */
@@ -109,7 +113,7 @@ SIM_API size_t sim_run_all(void);            /* whatever is enqueued */
 SIM_API size_t sim_pending_count(void);      /* operations not yet run */
 SIM_API size_t sim_stream_pending_count(void* stream);
 /* How many in 1000 driver calls let one operation run as they return; the default, -1,
- * draws 0 (nothing runs unasked), 100 or 600 from the seed. */
+ * draws 0 (nothing runs unasked), 100 or 600 from the seed. sim_schedule_begin draws. */
 SIM_API void sim_set_eagerness(int per_mille);
 
 /* ---- findings ---- */

@@ -337,19 +337,27 @@ static bool all_joined(const sim_capture* capture) {
   return for_streams(capture, is_joined);
 }
 
-CUresult sim_capture_finish(sim_stream* stream, sim_graph** out_graph) {
-  *out_graph = NULL;
-  sim_capture* capture = stream->capture;
-  if (!capture) return (CUresult)CUDA_ERROR_ILLEGAL_STATE;
+static CUresult result_of(const sim_capture* capture, const sim_stream* stream) {
   if (capture->mode != SIM_CAPTURE_RELAXED && capture->thread != sim_thread()) {
     return (CUresult)CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
   }
   if (capture->origin != stream) return (CUresult)CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
-  CUresult result = CUDA_SUCCESS;
   if (capture->status == CU_STREAM_CAPTURE_STATUS_INVALIDATED) {
-    result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
-  } else if (!all_joined(capture)) {
-    result = (CUresult)CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  return all_joined(capture) ? CUDA_SUCCESS
+                             : (CUresult)CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+}
+
+/* All but one failure end the capture, too. */
+CUresult sim_capture_finish(sim_stream* stream, sim_graph** out_graph) {
+  *out_graph = NULL;
+  sim_capture* capture = stream->capture;
+  if (!capture) return (CUresult)CUDA_ERROR_ILLEGAL_STATE;
+  CUresult result = result_of(capture, stream);
+  if ((int)result == CUDA_ERROR_STREAM_CAPTURE_UNMATCHED) {
+    capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    return result;
   }
   sim_graph* graph = capture->graph;
   end_capture(capture);

@@ -115,25 +115,12 @@ static block* take_free(sim_memory_kind kind, int device, size_t size_bytes,
   return best;
 }
 
-/* A clock that knows of a free that has run, though nothing orders it. */
-static void know(sim_op* op, const sim_op* freed) {
-  for (uint32_t i = 0; i < freed->clock.count && i < op->clock.count; ++i) {
-    if (op->clock.ticks[i] < freed->clock.ticks[i]) {
-      op->clock.ticks[i] = freed->clock.ticks[i];
-    }
-  }
-}
-
 void* sim_allocate_memory(sim_memory_kind kind, int device, size_t size_bytes,
                           sim_stream* stream) {
   sim_work work = {.kind = SIM_WORK_ALLOC, .size_bytes = size_bytes};
   sim_op* op = stream ? sim_enqueue(stream, &work, NULL) : sim_host_op(&work);
   block* home = take_free(kind, device, size_bytes, stream ? op : NULL);
-  if (home) {
-    know(op, home->latest->freed);
-  } else {
-    home = add_block(kind, device, size_bytes);
-  }
+  if (!home) home = add_block(kind, device, size_bytes);
   op->work.target = begin_life(home, size_bytes, op)->pointer;
   if (!stream) sim_spoil(op->work.target, size_bytes, 0xcd);
   return op->work.target;

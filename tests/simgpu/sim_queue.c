@@ -63,6 +63,7 @@ static struct {
   uint32_t pending_count;
   uint64_t sync_count;
   message* messages;
+  sim_list before; /* scratch of sim_enqueue */
   pthread_cond_t progress;
 } queue = {.age = 1, .eagerness = -1, .progress = PTHREAD_COND_INITIALIZER};
 
@@ -187,7 +188,10 @@ void sim_count_sync(void) {
 }
 
 uint64_t sim_sync_count(int all_threads) {
-  return all_threads ? queue.sync_count : host.sync_count;
+  pthread_mutex_lock(&sim.mutex);
+  uint64_t count = all_threads ? queue.sync_count : host.sync_count;
+  pthread_mutex_unlock(&sim.mutex);
+  return count;
 }
 
 void sim_host_send(uint64_t token) {
@@ -262,30 +266,30 @@ sim_op* sim_stream_last(const sim_stream* stream) {
 }
 
 /* Blocking streams and the legacy stream of their context wait for one another. */
-static size_t implied(sim_stream* stream, sim_op** out_before, size_t capacity) {
-  size_t count = 0;
+static void add_implied(sim_stream* stream, sim_list* before) {
   const sim_context* context = stream->context;
-  if (stream == context->legacy) {
-    for (sim_stream* other = context->streams; other; other = other->next) {
-      sim_op* last = other->blocking ? sim_stream_last(other) : NULL;
-      if (!last) continue;
-      if (count == capacity) sim_die("too many streams");
-      out_before[count++] = last;
-    }
-  } else if (stream->blocking) {
-    sim_op* last = sim_stream_last(context->legacy);
-    if (last) out_before[count++] = last;
+  if (stream != context->legacy) {
+    sim_op* last = stream->blocking ? sim_stream_last(context->legacy) : NULL;
+    if (last) sim_list_add(before, last);
+    return;
   }
-  return count;
+  for (sim_stream* other = context->streams; other; other = other->next) {
+    sim_op* last = other->blocking ? sim_stream_last(other) : NULL;
+    if (last) sim_list_add(before, last);
+  }
+  for (size_t i = 0; i < context->past.count; ++i) {
+    sim_op* last = context->past.items[i];
+    if (last->stream->blocking) sim_list_add(before, last);
+  }
 }
 
 sim_op* sim_enqueue(sim_stream* stream, const sim_work* work, sim_op* extra) {
-  enum { MAX_STREAMS = 256 };
-  sim_op* before[MAX_STREAMS + 1];
   if (!stream->chain) stream->chain = sim_chain_new(stream);
-  size_t count = implied(stream, before, MAX_STREAMS);
-  if (extra) before[count++] = extra;
-  sim_place place = {stream->chain, stream, before, count};
+  sim_list* before = &queue.before;
+  before->count = 0;
+  add_implied(stream, before);
+  if (extra) sim_list_add(before, extra);
+  sim_place place = {stream->chain, stream, (sim_op**)before->items, before->count};
   return sim_enqueue_at(&place, work);
 }
 
@@ -354,12 +358,16 @@ void sim_run_until(sim_op* op) {
   }
 }
 
+static void run_and_learn(sim_op* last) {
+  if (!last) return;
+  sim_run_until(last);
+  sim_host_learn(last);
+}
+
 void sim_run_context(sim_context* context) {
+  for (size_t i = 0; i < context->past.count; ++i) run_and_learn(context->past.items[i]);
   for (sim_stream* stream = context->streams; stream; stream = stream->next) {
-    sim_op* last = sim_stream_last(stream);
-    if (!last) continue;
-    sim_run_until(last);
-    sim_host_learn(last);
+    run_and_learn(sim_stream_last(stream));
   }
 }
 
@@ -412,7 +420,12 @@ size_t sim_run_stream(void* handle) {
   return ran;
 }
 
-size_t sim_pending_count(void) { return queue.pending_count; }
+size_t sim_pending_count(void) {
+  pthread_mutex_lock(&sim.mutex);
+  size_t count = queue.pending_count;
+  pthread_mutex_unlock(&sim.mutex);
+  return count;
+}
 
 size_t sim_stream_pending_count(void* handle) {
   pthread_mutex_lock(&sim.mutex);
@@ -423,9 +436,16 @@ size_t sim_stream_pending_count(void* handle) {
   return count;
 }
 
-size_t sim_operation_count(void) { return queue.op_count; }
+size_t sim_operation_count(void) {
+  pthread_mutex_lock(&sim.mutex);
+  size_t count = queue.op_count;
+  pthread_mutex_unlock(&sim.mutex);
+  return count;
+}
 
 void sim_set_eagerness(int per_mille) {
   static const int degrees[] = {0, 100, 600};
+  pthread_mutex_lock(&sim.mutex);
   queue.eagerness = per_mille < 0 ? degrees[sim_random(3)] : per_mille;
+  pthread_mutex_unlock(&sim.mutex);
 }

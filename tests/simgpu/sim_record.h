@@ -1,6 +1,6 @@
-/* Control of the stand-in CUDA driver, which runs nothing and records everything. It is
- * loaded by path and must not be named libcuda.so.1, the name under which NVRTC and
- * others look for the real one.
+/* Control of the stand-in CUDA driver, which runs nothing and records everything (until
+ * sim_gpu.h makes it simulate). It is loaded by path and must not be named libcuda.so.1,
+ * the name under which NVRTC and others look for the real one.
  *
  * It follows the driver's rules about contexts, streams and capture, with its error
  * codes; where drivers differ it is the strictest of them. What no driver would survive

@@ -111,13 +111,13 @@ static bool say_name(text* out, const void* object) {
   return false;
 }
 
-static void say_stream(text* out, const sim_stream* stream) {
+static void say_stream(text* out, const sim_stream* stream, uint32_t number) {
   const char* role = stream == stream->context->legacy ? "legacy "
                      : stream->is_default              ? "per-thread "
                      : stream->blocking                ? "blocking "
                                                        : "";
   say(out, "%sstream ", role);
-  if (!say_name(out, stream)) say(out, "%u", stream->chain);
+  if (!say_name(out, stream)) say(out, "%u", number);
   if (stream->context->device) say(out, " of device %d", stream->context->device);
 }
 
@@ -126,7 +126,8 @@ static void say_chain(text* out, uint32_t index) {
   if (chain->thread) {
     say(out, "host thread %u", index);
   } else {
-    say_stream(out, chain->stream ? chain->stream : chain->ops[0]->stream);
+    const sim_stream* stream = chain->ops[0]->stream;
+    say_stream(out, stream, chain->stream ? index : stream->chain);
     if (!chain->stream) say(out, ", branch %u of a graph", index);
   }
 }

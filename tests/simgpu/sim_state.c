@@ -175,6 +175,14 @@ sim_stream* sim_new_stream(sim_context* context, bool blocking) {
   return stream;
 }
 
+sim_stream* sim_dead_stream(sim_context* context, bool blocking) {
+  sim_stream* stream = context->streams;
+  while (stream && !(stream->object.dead && stream->blocking == blocking)) {
+    stream = stream->next;
+  }
+  return stream;
+}
+
 sim_context* sim_new_context(int device) {
   sim_context* context = sim_new(SIM_CONTEXT, sizeof(*context));
   context->device = device;

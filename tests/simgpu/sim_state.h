@@ -78,6 +78,7 @@ typedef struct sim_context {
   int device;
   sim_stream* streams;
   sim_stream* legacy;
+  sim_list past; /* the last operations of streams whose handle has a new life */
 } sim_context;
 
 typedef struct sim_library {
@@ -164,6 +165,7 @@ size_t sim_count_live(sim_kind kind);
 void sim_forget_objects(bool (*forget)(sim_object* object));
 sim_context* sim_new_context(int device);
 sim_stream* sim_new_stream(sim_context* context, bool blocking);
+sim_stream* sim_dead_stream(sim_context* context, bool blocking); /* one, or NULL */
 
 /* NULL without a current context (then the call returns 201). */
 sim_stream* sim_find_stream(const void* handle);

@@ -196,6 +196,31 @@ Test(host_compiler, headers_in_memory) {
   ons__free(&fixture_allocator, log);
 }
 
+/* Our own headers are written only where a source may include them. */
+Test(host_compiler, own_headers_however_they_are_asked_for) {
+  static const char* const sources[] = {
+      "#include <cuda_fp16.h>\n__global__ void a(half* h) { *h = 1; }",
+      "#inc\\\nlude <cuda_fp8.h>\n__global__ void a(__nv_fp8_e4m3* h) { (void)h; }",
+      "#include <onstream/kernel.h>\n__global__ void a(ons::view<float, 1> v) { v(0) = "
+      "1; }",
+      "#ifdef __has_include\n#if !__has_include(<cuda_bf16.h>)\n#error none\n#endif\n"
+      "#endif\n__global__ void a() {}",
+      "__global__ void a(half* h) { *h = 1; }"};
+  const char* names[] = {"a", NULL};
+  const char* options[] = {"-include", "cuda_fp16.h", NULL};
+  for (size_t i = 0; i < sizeof(sources) / sizeof(*sources); ++i) {
+    ons__image* image = NULL;
+    char* log = NULL;
+    cr_expect(eq(int,
+                 fixture_compile(sources[i], names, i == 4 ? options : NULL, NULL, &image,
+                                 &log),
+                 0),
+              "%zu: %s", i, error.message);
+    ons__image_destroy(image);
+    ons__free(&fixture_allocator, log);
+  }
+}
+
 Test(host_compiler, options_spelt_for_nvrtc) {
   static const char source[] =
       "static_assert(A == 1 && B == 2 && C == 3, \"\");\n"

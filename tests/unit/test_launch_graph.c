@@ -466,6 +466,13 @@ Test(launch_graph, updates_are_checked_as_launches_are) {
   launch.retained_count = 1;
   cr_expect(eq(int, update(side, side, &launch), ONS_STATUS_INVALID_ARGUMENT));
   launch.retained_count = 0;
+  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
+  launch.events = &events;
+  cr_expect(eq(int, update(side, side, &launch), ONS_STATUS_INVALID_ARGUMENT));
+  launch.events = NULL;
+  launch.flags = ONS_LAUNCH_STREAM;
+  cr_expect(eq(int, update(side, side, &launch), ONS_STATUS_INVALID_ARGUMENT));
+  launch.flags = 0;
   launch.grid[2] = 0;
   cr_expect(eq(int, update(side, side, &launch), ONS_STATUS_ARGUMENT_VALUE));
   cr_expect(strstr(error.message, "cuGraphNodeSetEnabled") != NULL, "%s", error.message);
@@ -814,22 +821,29 @@ Test(launch_context, foreign_streams_are_joined) {
     cr_expect(eq(int, launch_with(&plain, on_streams(side, green)), 0), "%s",
               error.message);
   }
-  cr_expect(eq(sz, sim_get_live().events, 1), "one event does for all");
+  cr_expect(eq(sz, sim_get_live().events, 2), "one for each context");
 }
 
 Test(launch_context, a_foreign_stream_is_captured) {
   prepare();
   void* green = sim_stream_create(sim_context_create(0), 1);
   ons_launch launch = ONS_LAUNCH_INIT;
-  launch.retained = &retained;
-  launch.retained_count = 1;
+  /* One of the kernel's own context before, between and after. */
+  cr_expect(eq(int, launch_with(&launch, on_streams(side, side)), 0));
   sim_capture_begin(green, SIM_CAPTURE_GLOBAL);
   cr_expect(eq(int, launch_with(&launch, on_streams(green, green)), 0), "%s",
             error.message);
+  cr_expect(eq(int, launch_with(&launch, on_streams(side, side)), 0));
+  launch.retained = &retained;
+  launch.retained_count = 1;
+  cr_expect(eq(int, launch_with(&launch, on_streams(green, green)), 0), "%s",
+            error.message);
+  launch.retained_count = 0;
+  cr_expect(eq(int, launch_with(&launch, on_streams(side, side)), 0));
   cr_expect(eq(int, sim_capture_status(green), 1));
   void* captured = sim_capture_end(green);
   cr_assert(captured != NULL);
-  cr_expect(eq(sz, sim_graph_kernel_count(captured), 1));
+  cr_expect(eq(sz, sim_graph_kernel_count(captured), 2));
   sim_graph_destroy(captured);
   ons_runtime_collect(runtime);
   cr_expect(eq(int, released, 1));

@@ -184,6 +184,19 @@ Test(order, events_are_reused) {
   cr_expect(eq(sz, sim_call_count("cuStreamSynchronize"), 0));
 }
 
+Test(order, events_are_reused_for_a_stream_of_another_context) {
+  void* foreign = sim_stream_create(sim_context_create(0), 1);
+  for (int i = 0; i < 10; ++i) {
+    cr_assert(eq(int, launch_add(first, foreign, first, &plain), 0), "%s", error.message);
+    for (int j = 0; j < 2; ++j) {
+      sim_complete(first);
+      sim_complete(foreign);
+    }
+  }
+  cr_expect(eq(sz, sim_call_count("cuEventCreate"), 2), "one for each context");
+  cr_expect(eq(ptr, sim_get_current(), sim_primary_context(0)));
+}
+
 Test(order, an_empty_launch_joins_nothing) {
   ons_launch launch = ONS_LAUNCH_INIT;
   launch.grid[1] = 0;

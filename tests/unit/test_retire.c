@@ -137,6 +137,18 @@ Test(retire, events_are_reused) {
   cr_assert(ons__retire_destroy(&list));
 }
 
+Test(retire, deferred_to_the_next_collection) {
+  ons_error error = ONS_ERROR_INIT;
+  ons__retired* retired = NULL;
+  cr_assert(eq(int, ons__retire_reserve(&list, two_objects, 2, &retired, &error), 0));
+  ons__retire_defer(&list, retired);
+  cr_expect(eq(int, released, 0));
+  cr_expect(eq(sz, ons__retire_collect(&list), 0));
+  cr_expect(eq(int, released, 2));
+  cr_expect(eq(int, queries, 0), "there is no event to ask");
+  cr_assert(ons__retire_destroy(&list));
+}
+
 /* A launch looks at the oldest few only. */
 Test(retire, polling_is_bounded) {
   fake_event* events[50];

@@ -3,6 +3,8 @@
 #include <stdio.h>
 
 #include "cpu_fixture.h"
+#include "jit/device/onstream/cpu_abi.h"
+#include "jit/shared_object.h"
 #include "jit/source_joint.h"
 
 /* ---- the text --------------------------------------------------------------------- */
@@ -193,24 +195,32 @@ Test(joint, names_from_headers_and_options_count) {
   }
 }
 
-/* The product wraps where it does on a device. */
+/* The product wraps where it does on a device. Only the last blocks are run. */
 Test(joint, indices_beyond_32_bits) {
-  fixture_kernel kernel = fixture_load(
+  static const char source[] =
       "__global__ void k(unsigned long long* o) {\n"
       "  unsigned long long i = (size_t)(blockIdx.x * blockDim.x) + threadIdx.x;\n"
       "  long long j = (int)blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
-      "  if (j >= (1ll << 32) - 2 && j < (1ll << 32) + 2) o[j - (1ll << 32) + 2] = i;\n"
-      "  if (j > (1ll << 32) + 4) return;\n}\n",
-      "k", NULL);
-  unsigned long long out[4] = {9, 9, 9, 9};
+      "  o[j - ((1ll << 32) - 2048)] = i;\n}\n";
+  enum { kThreads = 1024, kBlocks = 4 };
+  const char* names[] = {"k", NULL};
+  ons__image* image = NULL;
+  char* log = NULL;
+  cr_assert(eq(int, fixture_compile(source, names, NULL, NULL, &image, &log), 0), "%s",
+            error.message);
+  const ons_cpu_kernel* kernel =
+      ons__shared_object_find(image->object, image->kernels[0].lowered);
+  static unsigned long long out[kBlocks * kThreads];
   unsigned long long* pointer = out;
   void* parameters[] = {&pointer};
-  fixture_launch(&kernel, (1u << 22) + 1, 1024, parameters, 1);
-  cr_expect(eq(u64, out[0], (1ull << 32) - 2));
-  cr_expect(eq(u64, out[1], (1ull << 32) - 1));
-  cr_expect(eq(u64, out[2], 0));
-  cr_expect(eq(u64, out[3], 1));
-  backend->ops->unload(kernel.binary);
+  const uint32_t middle = 1u << 22;
+  const ons_cpu_launch launch = {{middle + kBlocks, 1, 1}, {kThreads, 1, 1}};
+  kernel->run(&launch, parameters, middle - 2, middle + 2);
+  for (size_t i = 0; i < kBlocks * kThreads; ++i) {
+    cr_assert(eq(u64, out[i], i < 2048 ? (1ull << 32) - 2048 + i : i - 2048), "%zu", i);
+  }
+  ons__image_destroy(image);
+  ons__free(&fixture_allocator, log);
 }
 
 /* Several kernels in a module: each asks once more. */

@@ -112,7 +112,6 @@ static void cr_expect_nothing_enqueued(void) {
   cr_expect(eq(sz, sim_call_count("cuStreamWaitEvent"), 0));
 }
 
-
 /* ---- uses ------------------------------------------------------------------------- */
 
 /* For tests in which a stream is busy: what it does is a kernel. */
@@ -300,8 +299,7 @@ Test(tensor_object, an_ordered_release_of_one_reference_of_two) {
 Test(tensor_object, a_failed_ordered_release_keeps_the_reference) {
   ons_tensor* tensor = import();
   sim_inject("cuStreamWaitEvent", 1, 1);
-  cr_expect(
-      eq(int, ons_tensor_release_to(tensor, producer, &error), ONS_STATUS_DEVICE));
+  cr_expect(eq(int, ons_tensor_release_to(tensor, producer, &error), ONS_STATUS_DEVICE));
   cr_expect(eq(int, deleted, 0));
   cr_expect(eq(int, ons_tensor_release_to(tensor, producer, &error), 0));
   cr_expect(eq(int, deleted, 1));
@@ -624,8 +622,8 @@ Test(tensor_object, bad_input) {
                ONS_STATUS_INVALID_ARGUMENT));
   cr_expect(eq(int, ons_tensor_create(runtime, &good, NULL, &error),
                ONS_STATUS_INVALID_ARGUMENT));
-  cr_expect(eq(int, ons_tensor_release_to(NULL, home, &error),
-               ONS_STATUS_INVALID_ARGUMENT));
+  cr_expect(
+      eq(int, ons_tensor_release_to(NULL, home, &error), ONS_STATUS_INVALID_ARGUMENT));
   ons_tensor_retain(NULL);
   ons_tensor_release(NULL);
 

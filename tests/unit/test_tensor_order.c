@@ -1,6 +1,7 @@
 /* Tensors that are kept, on the simulated GPU: work runs late and in any order that the
  * real one allows, and every access and free that is not ordered after the one before is
- * reported. The kernel is compiled by the real NVRTC; without one the tests are skipped. */
+ * reported. The kernel is compiled by the real NVRTC; without one the tests are skipped.
+ */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <onstream/onstream.h>

@@ -1,8 +1,9 @@
 // The CUDA dialect for host compilers: ahead of every source that the CPU backend
-// compiles, behind cpu_abi.h and kernel.h and before cpu_functions.h. A kernel is an ordinary function; its runner calls it for each thread
-// of each block. Barriers, shuffles, votes and shared memory are declared so that their
-// use is an error that names them. The user's macros come behind this header: what its
-// own macros expand to, and the lines for the kernels, use names of no other use.
+// compiles, behind cpu_abi.h and kernel.h and before cpu_functions.h. A kernel is an
+// ordinary function; its runner calls it for each thread of each block. Barriers,
+// shuffles, votes and shared memory are declared so that their use is an error that names
+// them. The user's macros come behind this header: what its own macros expand to, and the
+// lines for the kernels, use names of no other use.
 #ifndef ONSTREAM_CPU_H_
 #define ONSTREAM_CPU_H_
 
@@ -215,15 +216,14 @@ struct runner<void(P_...), kernel, is_guarded_, is_joint_, true> {
     }
   }
 
-  // How many of the `left` blocks from `x` on run as one, `length` times as long: the
-  // kernel sees global indices only. As those do not wrap, whatever they are computed in.
+  // How many of the `left` blocks from `x` on run as one that is so much longer. Their
+  // indices must not wrap, in whatever the kernel computes them.
   static inline uint32_t joint_length(const ons_cpu_launch& launch, uint32_t x,
                                       uint64_t left) {
     const uint64_t in_row = launch.grid[0] - x;
     const uint64_t length = left < in_row ? left : in_row;
-    const bool is_flat = launch.block[1] == 1 && launch.block[2] == 1;
     const bool fits = (x + length) * launch.block[0] <= INT32_MAX;
-    return is_joint_ && is_flat && fits ? static_cast<uint32_t>(length) : 1;
+    return is_joint_ && fits ? static_cast<uint32_t>(length) : 1;
   }
 
   // Launch and parameters are copies: no store of the kernel can change them.

@@ -74,7 +74,6 @@ static const ons__backend_ops ops = {
     .launch = ons__cuda_launch,
     .capture_state = ons__cuda_capture_state,
     .capture_info = ons__cuda_capture_info,
-    .stream_canonical = ons__cuda_stream_canonical,
     .housekeeping_enter = ons__cuda_housekeeping_enter,
     .housekeeping_leave = ons__cuda_housekeeping_leave,
     .event_create = ons__cuda_event_create,

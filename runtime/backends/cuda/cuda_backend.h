@@ -8,6 +8,7 @@
 #include "runtime/backend.h"
 #include "runtime/backends/cuda/cuda_driver.h"
 #include "runtime/base/attributes.h"
+#include "runtime/base/steps.h"
 #include "runtime/base/thread.h"
 
 typedef struct ons__cuda_backend {
@@ -63,7 +64,9 @@ static inline CUresult ons__cuda_stream_enter(const ons__cuda_device* device,
                                               const void* stream,
                                               ons__cuda_scope* out_scope) {
   out_scope->switched = false;
-  if (!ons__cuda_stream_is_special(stream)) return CUDA_SUCCESS;
+  if (!ons__cuda_stream_is_special(stream) || !ONS__DOES(SPECIAL_CONTEXT)) {
+    return CUDA_SUCCESS;
+  }
   return ons__cuda_context_enter(device, out_scope);
 }
 
@@ -88,7 +91,6 @@ ONS__HOT ons_status ons__cuda_capture_state(ons__device* device, void* stream,
                                             ons_error* error);
 ons_status ons__cuda_capture_info(ons__device* device, void* stream,
                                   ons__capture_info* out_info, ons_error* error);
-void* ons__cuda_stream_canonical(ons__device* device, void* stream);
 ons_status ons__cuda_event_create(ons__device* device, void** out_event,
                                   ons_error* error);
 void ons__cuda_event_destroy(ons__device* device, void* event);

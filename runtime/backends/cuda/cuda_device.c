@@ -4,6 +4,7 @@
 #include "runtime/backends/cuda/cuda_backend.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/steps.h"
 
 CUresult ons__cuda_context_enter(const ons__cuda_device* device,
                                  ons__cuda_scope* out_scope) {
@@ -18,12 +19,15 @@ CUresult ons__cuda_context_enter(const ons__cuda_device* device,
 
 void ons__cuda_context_leave(const ons__cuda_device* device,
                              const ons__cuda_scope* scope) {
-  if (scope->switched) device->driver->cuCtxSetCurrent(scope->context);
+  if (scope->switched && ONS__DOES(RESTORE_CONTEXT)) {
+    device->driver->cuCtxSetCurrent(scope->context);
+  }
 }
 
 CUresult ons__cuda_relaxed_enter(const ons__cuda_device* device,
                                  ons__cuda_scope* out_scope) {
-  out_scope->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  out_scope->mode = ONS__DOES(RELAX_CREATION) ? CU_STREAM_CAPTURE_MODE_RELAXED
+                                              : CU_STREAM_CAPTURE_MODE_GLOBAL;
   CUresult result = device->driver->cuThreadExchangeStreamCaptureMode(&out_scope->mode);
   if (result) return result;
   result = ons__cuda_context_enter(device, out_scope);

@@ -2,6 +2,7 @@
 #include "runtime/backends/cuda/cuda_backend.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/steps.h"
 
 /* ---- streams ----------------------------------------------------------------------- */
 
@@ -10,7 +11,7 @@ static ons_status capture_result(const ons__cuda_driver* driver, const char* cal
                                  ons__capture_state* out_state, ons_error* error) {
   *out_state = ONS__CAPTURE_NONE;
   if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) {
-    *out_state = ONS__CAPTURE_ELSEWHERE;
+    if (ONS__DOES(REFUSE_LEGACY)) *out_state = ONS__CAPTURE_ELSEWHERE;
     return ONS_STATUS_OK;
   }
   if (result) return ons__cuda_error(driver, call, result, error);
@@ -71,17 +72,13 @@ ons_status ons__cuda_capture_info(ons__device* base, void* stream,
                         &out_info->state, error);
 }
 
-void* ons__cuda_stream_canonical(ons__device* device, void* stream) {
-  (void)device;
-  return (uintptr_t)stream == 1 ? NULL : stream;
-}
-
 /* ---- events ----------------------------------------------------------------------- */
 
-/* An event is of one context, as a stream is, and only records the streams of it. */
+/* An event is of one context, as a stream is, and only records the streams of it. A join
+ * with a stream of another context goes back and forth between two. */
 typedef struct cuda_event {
-  CUevent
-      handle; /* of the primary context, until it is asked to record another's stream */
+  CUevent handle; /* recorded last; at first of the primary context */
+  CUevent other;  /* of another context, or NULL */
 } cuda_event;
 
 ons_status ons__cuda_event_create(ons__device* base, void** out_event, ons_error* error) {
@@ -111,12 +108,13 @@ void ons__cuda_event_destroy(ons__device* base, void* event_) {
   if (!ons__cuda_driver_lost(device->driver) &&
       !ons__cuda_relaxed_enter(device, &scope)) {
     device->driver->cuEventDestroy_v2(event->handle);
+    if (event->other) device->driver->cuEventDestroy_v2(event->other);
     ons__cuda_relaxed_leave(device, &scope);
   }
   ons__free(base->backend->settings->allocator, event);
 }
 
-/* Replaces the handle by one of the stream's context. */
+/* Takes a handle of the stream's context into use. */
 static CUresult move_event(const ons__cuda_device* device, cuda_event* event,
                            CUstream stream) {
   const ons__cuda_driver* driver = device->driver;
@@ -133,7 +131,8 @@ static CUresult move_event(const ons__cuda_device* device, cuda_event* event,
   result = driver->cuCtxSetCurrent(context);
   if (!result) result = driver->cuEventCreate(&moved, CU_EVENT_DISABLE_TIMING);
   if (!result) {
-    driver->cuEventDestroy_v2(event->handle);
+    if (event->other) driver->cuEventDestroy_v2(event->other);
+    event->other = event->handle;
     event->handle = moved;
   }
   ons__cuda_relaxed_leave(device, &scope);
@@ -146,6 +145,23 @@ static bool is_foreign_event(CUresult result) {
          result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
+/* The driver refuses an event of another context without harm, to a capture too. */
+static CUresult record(const ons__cuda_device* device, cuda_event* event,
+                       CUstream stream) {
+  CUresult result = device->driver->cuEventRecord(event->handle, stream);
+  if (!ONS__DOES(MOVE_EVENT)) return result;
+  if (is_foreign_event(result) && event->other) {
+    CUevent handle = event->other;
+    event->other = event->handle;
+    event->handle = handle;
+    result = device->driver->cuEventRecord(handle, stream);
+  }
+  if (is_foreign_event(result) && !move_event(device, event, stream)) {
+    result = device->driver->cuEventRecord(event->handle, stream);
+  }
+  return result;
+}
+
 ons_status ons__cuda_event_record(ons__device* base, void* event_, void* stream,
                                   ons_error* error) {
   const ons__cuda_device* device = (const ons__cuda_device*)base;
@@ -154,10 +170,7 @@ ons_status ons__cuda_event_record(ons__device* base, void* event_, void* stream,
   ons__cuda_scope scope;
   CUresult result = ons__cuda_stream_enter(device, stream, &scope);
   if (!result) {
-    result = device->driver->cuEventRecord(event->handle, stream);
-    if (is_foreign_event(result) && !move_event(device, event, stream)) {
-      result = device->driver->cuEventRecord(event->handle, stream);
-    }
+    result = record(device, event, stream);
     ons__cuda_context_leave(device, &scope);
   }
   return result ? ons__cuda_error(device->driver, "cuEventRecord", result, error)
@@ -221,7 +234,9 @@ enum { NOT_ENTERED = CU_STREAM_CAPTURE_MODE_RELAXED + 1 };
 /* Only a driver that is gone refuses this, and with it went the captures. */
 void ons__cuda_housekeeping_enter(ons__device* base, unsigned* out_token) {
   const ons__cuda_driver* driver = ((const ons__cuda_device*)base)->driver;
-  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  CUstreamCaptureMode mode = ONS__DOES(RELAX_HOUSEKEEPING)
+                                 ? CU_STREAM_CAPTURE_MODE_RELAXED
+                                 : CU_STREAM_CAPTURE_MODE_GLOBAL;
   bool entered =
       !ons__cuda_driver_lost(driver) && !driver->cuThreadExchangeStreamCaptureMode(&mode);
   *out_token = entered ? mode : NOT_ENTERED;

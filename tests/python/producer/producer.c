@@ -150,9 +150,8 @@ static int allocate(int slot, DLTensor* prototype, DLManagedTensorVersioned** ou
     count *= (size_t)prototype->shape[i];
   }
   if (slots[slot].allocate != NULL) {
-    PyObject* pair =
-        PyObject_CallFunction(slots[slot].allocate, "in", like.device_id,
-                              (Py_ssize_t)(count * (size_t)like.bits / 8));
+    PyObject* pair = PyObject_CallFunction(slots[slot].allocate, "in", like.device_id,
+                                           (Py_ssize_t)(count * (size_t)like.bits / 8));
     if (pair == NULL || !PyArg_ParseTuple(pair, "KO", &like.data, &like.owner)) {
       Py_XDECREF(pair);
       return -1;

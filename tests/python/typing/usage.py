@@ -13,6 +13,16 @@ def use(x: Any) -> Any:
     launcher(1.0, x, ons.like(x), ons.empty((2, 3), "float32"))
     kernel[1, 1, 0, None](x)
     other["scale<float, 4>"].launch([x], grid=1, block=(1, 2, 3), shared=4, stream=x)
+    ons.register_producer(type(x), stream=lambda array: array.stream, read_only=True)
+    ons.register_producer(int, protocol="dlpack")
+    node = kernel.launch([x], grid=1, block=1, graph=x, dependencies=[1, x])
+    kernel.update_node(x, node, [x], grid=1, block=(1, 2), shared=4)
+    kernel.launch([x], grid=1, block=1, wait=x, signal=[x, 1], external=True)
+    tensor: ons.Tensor = ons.from_dlpack(x, stream=x)
+    kernel[1, 1](tensor, tensor.shape[0], tensor.data_ptr + ons.collect())
+    tensor.release()
+    with ons.borrow(x) as borrowed:
+        kernel[1, 1](borrowed)
     text: str | None = kernel.signature
     registers: int = kernel.attributes("cuda:0")["registers"]
     try:

@@ -105,8 +105,11 @@ _CONTROLS = {
     "sim_name": (None, [_POINTER, _TEXT]),
     "sim_operation_count": (_SIZE, []),
     "sim_run_all": (_SIZE, []),
+    "sim_step": (_SIZE, [_SIZE]),
     "sim_set_device_count": (None, [_INT]),
     "sim_last": (ctypes.POINTER(_RecordHead), [_TEXT]),
+    "sim_record_count": (_SIZE, []),
+    "sim_record_at": (ctypes.POINTER(_RecordHead), [_SIZE]),
     "sim_call_count": (_SIZE, [_TEXT]),
     "sim_clear_records": (None, []),
     "sim_get_live": (_Live, []),
@@ -118,6 +121,7 @@ _CONTROLS = {
     "sim_capture_status": (_INT, [_POINTER]),
 }
 _CALLS = {
+    "cuInit": [_UINT],
     "cuMemsetD32Async": [_POINTER, _UINT, _SIZE, _POINTER],
     "cuMemAllocAsync": [_POINTER, _SIZE, _POINTER],
     "cuMemFreeAsync": [_POINTER, _POINTER],
@@ -134,7 +138,6 @@ _CALLS = {
     "cuGraphInstantiateWithFlags": [_POINTER, _POINTER, ctypes.c_ulonglong],
     "cuGraphLaunch": [_POINTER, _POINTER],
     "cuGraphExecDestroy": [_POINTER],
-    "cuGraphAddDependencies": [_POINTER, _POINTER, _POINTER, _SIZE],
 }
 
 
@@ -268,6 +271,14 @@ class Driver:
 
     def calls(self, name: bytes) -> int:
         return int(self.lib.sim_call_count(name))
+
+    def record_words(self) -> str:
+        """The driver calls since the records were cleared."""
+        records = [self.lib.sim_record_at(i).contents for i in range(self.lib.sim_record_count())]
+        return "\n".join(
+            f"  {r.function.decode()}({r.stream or 0:#x}) -> {r.result}, mode {r.mode}"
+            for r in records
+        )
 
     def launched_on(self) -> int | None:
         """The stream of the latest launch on the record."""

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from onstream.testing.simgpu.driver import BYTES, Driver, Stream
 
@@ -42,45 +42,63 @@ class Cell:
     """What an allocation holds in the plain, sequential model: its first 8 bytes, or None for
     garbage."""
 
-    __slots__ = ("value", "address")
+    __slots__ = ("value", "address", "strayed")
 
     def __init__(self, address: int) -> None:
         self.address = address
         self.value: int | None = None
+        self.strayed = False  # used on a current stream other than it was allocated on
 
 
 class Home:
-    """Whom memory comes from and goes back to: the frees of one library, in the order of its
-    current stream."""
+    """A library on a device: its current stream, and per stream the blocks to be had there."""
 
     def __init__(self, machine: Any, stream: Stream) -> None:
         self.machine = machine
         self.stream = stream
-        self.cache: list[int] = []
+        self.cache: dict[Any, list[int]] = {}
+        machine.all_homes.append(self)
 
 
 class Memory:
-    """An allocation; whoever refers to it keeps it."""
+    """An allocation; whoever refers to it keeps it. It goes back to the stream it came from."""
 
-    __slots__ = ("home", "how", "address", "alive")
+    __slots__ = ("home", "how", "stream", "cell", "alive")
 
     def __init__(self, home: Home, how: str) -> None:
         self.alive = False
         self.home = home
         self.how = how
+        self.stream = home.stream
         driver: Driver = home.machine.driver
+        cached = home.cache.get(home.stream.identity)
         if how == "pool":
-            self.address = driver.allocate(home.stream)
-        elif how == "cached" and home.cache:
-            self.address = home.cache.pop()
+            address = driver.allocate(home.stream)
+        elif how == "cached" and cached:
+            address = cached.pop()
         else:
-            self.address = driver.lib.sim_device_alloc(home.stream.device, BYTES)
+            address = driver.lib.sim_device_alloc(home.stream.device, BYTES)
+        self.cell = Cell(address)
         self.alive = True
         home.machine.live_memory += 1
 
+    @property
+    def address(self) -> int:
+        return self.cell.address
+
     def __del__(self) -> None:
         if self.alive:
-            self.home.machine.freed(self.home, self.how, self.address)
+            self.home.machine.freed(
+                Freed(self.home, self.how, self.stream, self.cell.address, self.cell.strayed)
+            )
+
+
+class Freed(NamedTuple):
+    home: Home
+    how: str
+    stream: Stream
+    address: int
+    strayed: bool
 
 
 class Ordered:
@@ -93,7 +111,6 @@ class Ordered:
         self.stream = stream
         self.versioned = how.get("versioned", True)
         self.slow = how.get("slow", False)
-        self.asked = 0
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return _CUDA, self.stream.device
@@ -103,6 +120,7 @@ class Ordered:
         if stream is None or stream == -1:
             return
         machine = self.machine
+        machine.asked += 1
         waiting = machine.stream_of_handle(stream, self.stream.device)
         if self.slow and not machine.captures:
             machine.own_syncs += 1
@@ -113,7 +131,6 @@ class Ordered:
     def __dlpack__(
         self, *, stream: int | None = None, max_version: Any = None, **_: Any
     ) -> Any:
-        self.asked += 1
         self.order(stream)
         return self.machine.producer.capsule(self.tensor, self.versioned)
 
@@ -135,6 +152,10 @@ class Meddler(Ordered):
         if self.on_ask is not None:
             self.on_ask()
         return super().__dlpack__(**options)
+
+
+class Immutable(Ordered):
+    """Registered as read-only, as JAX is known to be: its capsule need not say so."""
 
 
 class Telling(Ordered):
@@ -198,6 +219,9 @@ class Worker:
         self.lib.sim_host_receive(self.token + 1)
         result, error = self.result, self.error
         self.result = self.error = None
-        if error is not None:
+        if error is None:
+            return result
+        try:
             raise error
-        return result
+        finally:
+            del error  # no cycle with its traceback

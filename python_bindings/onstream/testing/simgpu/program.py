@@ -312,6 +312,135 @@ class Generator:
         if self.graphs:
             self.add("destroy", graph=self.rng.choice(self.graphs))
 
+    # ---- what takes several steps to meet ----------------------------------------------------
+
+    def new(self, kind: str, device: int) -> str:
+        name = self.name("a")
+        self.arrays.append((name, kind, device))
+        value = self.rng.randrange(1, 1 << 20)
+        stream = None if kind in TABLES else self.stream(device)
+        how = "host" if kind == "jax" else self.rng.choice(("pool", "cached"))
+        self.add(
+            "make", name=name, kind=kind, device=device, stream=stream, how=how, value=value,
+            versioned=True, slow=False,
+        )  # fmt: skip
+        return name
+
+    def call(self, kernel: str, *args: Any, device: int = 0, **what: Any) -> None:
+        step = {
+            "kernel": kernel, "args": args, "outputs": (), "device": device, "stream": None,
+            "scopes": (), "order": None, "vouch": "join", "worker": False, "meddle": None,
+            "value": self.rng.randrange(1, 1 << 20), **what,
+        }  # fmt: skip
+        self.steps.append(Step("launch", step))
+
+    def tensor(self, array: str, stream: int | None) -> str:
+        name = self.name("t")
+        self.tensors.append(name)
+        self.add("import", tensor=name, array=array, stream=stream)
+        return name
+
+    def pause(self) -> None:
+        if self.chance(0.3):
+            self.rest()
+
+    def scenario(self) -> None:
+        self.rng.choice(
+            (
+                self.busy_streams,
+                self.unknown_in_a_graph,
+                self.tensor_changes_streams,
+                self.tensor_within_a_capture,
+                self.tensor_across_a_capture,
+                self.import_into_a_capture,
+                self.release_within_a_call,
+            )
+        )()
+
+    def busy_streams(self) -> None:
+        """Several things are kept; one stream is done, the others are not."""
+        streams = [self.stream(0) for _ in range(3)]
+        for stream in streams:
+            name = self.new(self.rng.choice(("jax", "ordered")), 0)
+            self.call("k_look", name, stream=stream)
+            self.add("delete", array=name)
+        self.add("sync", stream=self.rng.choice(streams))
+        self.pause()
+        self.add("collect", worker=self.chance(0.3))
+
+    def begin(self, **what: Any) -> str:
+        name = self.name("g")
+        self.graphs.append(name)
+        step = {"kind": None, "device": 0, "mode": self.rng.choice((0, 1, 2)), "worker": False}
+        self.add("capture", name=name, **{**step, **what})
+        return name
+
+    def unknown_in_a_graph(self) -> None:
+        stream = self.stream(0)
+        x = self.new("ordered", 0)
+        graph = self.begin(stream=stream)
+        self.call("k_look", x, stream=stream, order="trust")
+        self.add("delete", array=x)
+        self.add("end", capture=graph, keep=False)
+        self.pause()
+        self.add("collect", worker=False)
+        self.add("replay", graph=graph, stream=self.stream(0))
+
+    def tensor_changes_streams(self) -> None:
+        kind = self.rng.choice(TABLES)
+        self.add("switch", kind=kind, device=0, stream=self.stream(0))
+        x = self.new(kind, 0)
+        tensor = self.tensor(x, self.stream(0))
+        self.add("delete", array=x)
+        self.call("k_inc", tensor)
+        self.add("switch", kind=kind, device=0, stream=self.stream(0))
+        self.add(self.rng.choice(("release", "drop")), tensor=tensor, worker=False)
+        self.pause()
+
+    def tensor_within_a_capture(self) -> None:
+        kind, stream = self.rng.choice(TABLES), self.stream(0)
+        self.add("switch", kind=kind, device=0, stream=stream)
+        x = self.new(kind, 0)
+        graph = self.begin(stream=stream)
+        other = self.stream(0)
+        self.add("fork", capture=graph, stream=other)
+        tensor = self.tensor(x, self.rng.choice((None, other)))
+        self.add("delete", array=x)
+        self.call("k_inc", tensor)
+        self.add(self.rng.choice(("release", "drop")), tensor=tensor, worker=False)
+        self.add("end", capture=graph, keep=False)
+        self.pause()
+        self.add("replay", graph=graph, stream=self.stream(0))
+
+    def tensor_across_a_capture(self) -> None:
+        stream = self.stream(0)
+        x = self.new(self.rng.choice((*TABLES, "interface")), 0)
+        tensor = self.tensor(x, stream)
+        self.add("delete", array=x)
+        self.call("k_inc", tensor)
+        graph = self.begin(stream=stream)
+        self.add("drop", tensor=tensor, worker=self.chance(0.3))
+        self.add("end", capture=graph, keep=False)
+        self.add("destroy", graph=graph)
+        self.pause()
+        self.add("collect", worker=False)
+
+    def import_into_a_capture(self) -> None:
+        stream = self.stream(0)
+        x = self.new(self.rng.choice(("ordered", "jax", *SINGLES[:3])), 0)
+        graph = self.begin(stream=stream)
+        self.tensor(x, stream)
+        self.add("end", capture=graph, keep=False)
+
+    def release_within_a_call(self) -> None:
+        x = self.new(self.rng.choice(TABLES), 0)
+        tensor = self.tensor(x, self.stream(0))
+        self.add("delete", array=x)
+        meddler = self.new("meddler", 0)
+        y = self.new(self.rng.choice(TABLES), 0)
+        self.call("k_add", tensor, meddler, y, meddle=tensor)
+        self.pause()
+
     def rest(self) -> None:
         """Small things."""
         choice = self.rng.randrange(6)
@@ -324,7 +453,7 @@ class Generator:
         elif choice == 3:
             self.add("policy", order=self.rng.choice((None, "join", "strict")))
         elif choice == 4:
-            self.add("drain", device=self.device())
+            self.add("drain")
         else:
             self.add("run", count=self.rng.randrange(1, 10))
 
@@ -342,6 +471,7 @@ class Generator:
             (self.build, 2),
             (self.replay, 4),
             (self.destroy, 2),
+            (self.scenario, 10),
             (self.rest, 9),
         )
         actions = [action for action, _ in weighted]

@@ -1,0 +1,3 @@
+from onstream.testing.simgpu.command import main
+
+raise SystemExit(main())
