@@ -187,9 +187,58 @@ static PyObject* empty(PyObject* module, PyObject* const* args, Py_ssize_t count
   Py_RETURN_NONE;
 }
 
-static PyMethodDef methods[] = {{"empty", (PyCFunction)(void (*)(void))empty,
-                                 METH_FASTCALL, "Takes anything, does nothing."},
-                                {NULL, NULL, 0, NULL}};
+/* The least that a launch from Python with two torch tensors can be: their memory and
+ * their stream by the exchange table, numbers converted, cuLaunchKernel. Nothing is
+ * checked. */
+static struct {
+  launch_function launch;
+  void* function;
+  unsigned grid, block;
+  const DLPackExchangeAPI* table;
+} least;
+
+static PyObject* least_set(PyObject* module, PyObject* args) {
+  (void)module;
+  unsigned long long entry, function;
+  PyObject* capsule;
+  if (!PyArg_ParseTuple(args, "KKIIO", &entry, &function, &least.grid, &least.block,
+                        &capsule)) {
+    return NULL;
+  }
+  *(void**)&least.launch = (void*)(uintptr_t)entry;
+  least.function = (void*)(uintptr_t)function;
+  least.table = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+  if (!least.table) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject* least_launch(PyObject* module, PyObject* const* args, Py_ssize_t count) {
+  (void)module, (void)count;
+  DLTensor x, y;
+  void* stream = NULL;
+  float a = (float)PyFloat_AsDouble(args[0]);
+  long long n = PyLong_AsLongLong(args[3]);
+  if (least.table->dltensor_from_py_object_no_sync(args[1], &x) ||
+      least.table->dltensor_from_py_object_no_sync(args[2], &y) ||
+      least.table->current_work_stream(x.device.device_type, x.device.device_id,
+                                       &stream)) {
+    return NULL;
+  }
+  void* parameters[] = {&a, &x.data, &y.data, &n};
+  int result = least.launch(least.function, least.grid, 1, 1, least.block, 1, 1, 0,
+                            stream, parameters, NULL);
+  if (result) return PyErr_Format(PyExc_RuntimeError, "cuLaunchKernel: %d", result);
+  Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"empty", (PyCFunction)(void (*)(void))empty, METH_FASTCALL,
+     "Takes anything, does nothing."},
+    {"least_set", least_set, METH_VARARGS,
+     "least_set(cuLaunchKernel, function, grid, block, exchange table)"},
+    {"least", (PyCFunction)(void (*)(void))least_launch, METH_FASTCALL,
+     "least(a, x, y, n): launches."},
+    {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
                                         .m_name = "bench_native",

@@ -33,6 +33,7 @@ __global__ void empty3(float a, const float* x, const float* y, float* out,
 
 LOOP = "the loop itself, in Python"
 EXTENSION = "empty C extension call (METH_FASTCALL)"
+LEAST = "f(2.0, x, y, n) in C: exchange table and cuLaunchKernel, no checks"
 DRIVER = "cuLaunchKernel, C loop"
 DRIVER_EX = "cuLaunchKernelEx, C loop"
 DRIVER_EX3 = "cuLaunchKernelEx, C loop, three pointers"
@@ -323,12 +324,24 @@ def driver_rows(native: measure.Native, case: Case, out: Any, architecture: str)
     try:
         driver = Driver(native, SAXPY, architecture)
     except Exception as error:
-        names = (DRIVER, DRIVER_EX, DRIVER_EX3)
+        names = (DRIVER, DRIVER_EX, LEAST, DRIVER_EX3)
         return [Row(name, None, why(error)) for name in names]
     two, three = [case.x, case.y], [case.x, case.y, out]
+
+    def least() -> Row:
+        if native.module is None:
+            return Row(LEAST, None, native.reason)
+        entry = ctypes.cast(driver._cuda.cuLaunchKernel, ctypes.c_void_p).value
+        function = driver.function("saxpy").value
+        table = type(case.x).__dlpack_c_exchange_api__
+        native.module.least_set(entry, function, GRID, BLOCK, table)
+        f = native.module.least
+        return python_row(LEAST, "f(2.0, x, y, n)", f=f, x=case.x, y=case.y, n=COUNT)
+
     return [
         attempt(DRIVER, lambda: driver.row(DRIVER, "saxpy", two, case.stream)),
         attempt(DRIVER_EX, lambda: driver.row(DRIVER_EX, "saxpy", two, case.stream)),
+        attempt(LEAST, least),
         attempt(DRIVER_EX3, lambda: driver.row(DRIVER_EX3, "axpy", three, case.stream)),
     ]
 

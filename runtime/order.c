@@ -1,5 +1,7 @@
 #include "runtime/order.h"
 
+#include <stdio.h>
+
 #include "runtime/base/error.h"
 #include "runtime/base/steps.h"
 #include "runtime/kernel.h"
@@ -167,15 +169,35 @@ static ONS__COLD ons_status refuse_capture(const ons_kernel* kernel,
       target->stream);
 }
 
+/* Whose stream the launch is on: "argument 3 ('out')". */
+static void owner_text(const ons_kernel* kernel, const ons__target* target,
+                       const ons_arg* args, size_t arg_count, char* out_text,
+                       size_t capacity) {
+  snprintf(out_text, capacity, "the one given");
+  for (size_t i = 0; i < arg_count; ++i) {
+    if (!has_stream(&args[i]) || !ons__streams_match(args[i].stream, target->stream)) {
+      continue;
+    }
+    snprintf(out_text, capacity, "that of argument %zu ('%s')", i + 1,
+             name_of(kernel, i, arg_count));
+    return;
+  }
+}
+
 static ONS__COLD ons_status refuse_unknown(const ons_kernel* kernel,
-                                           const ons__target* target, size_t arg_count,
-                                           size_t index, ons_error* error) {
+                                           const ons__target* target, const ons_arg* args,
+                                           size_t arg_count, size_t index,
+                                           ons_error* error) {
+  char owner[96];
+  owner_text(kernel, target, args, arg_count, owner, sizeof(owner));
   return ons__error_set(
       error, ONS_STATUS_CAPTURE,
-      "kernel '%s', argument %zu ('%s'): the launch stream %p is being captured, and the "
+      "kernel '%s', argument %zu ('%s'): the launch stream %p, %s, is being captured, "
+      "and the "
       "stream of this argument is unknown, so its work cannot be part of the capture; "
-      "the capture is untouched. Pass an array of a library that tells its stream",
-      kernel->name, index + 1, name_of(kernel, index, arg_count), target->stream);
+      "the capture is untouched. Pass an array of a library that tells its stream, or "
+      "launch outside of the capture",
+      kernel->name, index + 1, name_of(kernel, index, arg_count), target->stream, owner);
 }
 
 static ons_status check_foreign(const ons_kernel* kernel, ons__device* device,
@@ -207,7 +229,7 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
   bool asks = info->state == ONS__CAPTURE_ACTIVE && ONS__DOES(REFUSE_UNKNOWN);
   for (size_t i = 0; asks && i < arg_count; ++i) {
     if (is_tensor(&args[i]) && !is_on_host(&args[i]) && !has_stream(&args[i])) {
-      return refuse_unknown(kernel, target, arg_count, i, error);
+      return refuse_unknown(kernel, target, args, arg_count, i, error);
     }
   }
   for (size_t i = 0; i < arg_count; ++i) {

@@ -5,9 +5,12 @@ mod = ons.Module(source)
 z = mod.axpy[ons.cdiv(n, 256), 256](2.0, x, y, ons.like(x), n)
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from __future__ import annotations
+
+# Importing is quick: neither typing nor contextlib are needed for what is here.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 from onstream._core import (
     ArgumentError,
@@ -71,14 +74,25 @@ def cdiv(a: int, b: int) -> int:
     return -(-a // b)
 
 
-@contextmanager
-def borrow(x: Any, stream: Any = None) -> Iterator[Tensor]:
+class borrow:  # noqa: N801 - used as a function is
     """with borrow(x) as t: a Tensor over the memory of x, for a while.
 
     As t = from_dlpack(x, stream), with t.release() at the end of the block.
     """
-    tensor = from_dlpack(x, stream)
-    try:
-        yield tensor
-    finally:
-        tensor.release()
+
+    __slots__ = ("_stream", "_tensor", "_x")
+
+    def __init__(self, x: Any, stream: Any = None) -> None:
+        self._x, self._stream = x, stream
+        self._tensor: Tensor | None = None
+
+    def __enter__(self) -> Tensor:
+        if self._tensor is not None:
+            raise RuntimeError("borrow: this one is entered already; make another")
+        self._tensor = from_dlpack(self._x, self._stream)
+        self._x = self._stream = None
+        return self._tensor
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._tensor is not None:
+            self._tensor.release()

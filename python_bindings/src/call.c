@@ -142,8 +142,14 @@ static bool prepare_for_arguments(onspy_call* call) {
     const onspy_producer* producer =
         onspy_producer_find(call->state, Py_TYPE(object), &scratch);
     DLDevice found = {(DLDeviceType)0, 0};
-    if (producer == NULL || !onspy_device_of(call, i, object, producer, &found))
-      return false;
+    if (producer == NULL) return false;
+    /* Who does not tell its device raises again when it is looked at more closely, and
+       then by the parameter's name. */
+    if (!onspy_device_of(call, i, object, producer, &found)) {
+      if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+      PyErr_Clear();
+      continue;
+    }
     if ((int)found.device_type != 0 && !onspy_on_host(found)) device = found;
   }
   onspy_call_release_temporary(call);

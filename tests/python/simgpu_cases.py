@@ -720,7 +720,8 @@ def test_jax_arrays_in_a_capture_of_another_library(
     args = (x, arrays()) if first else (arrays(), x)
     name = "argument 1 .'a'" if first else "argument 2 .'b'"
     with pytest.raises(
-        ons.OrderError, match=f"'pair', {name}.*stream {arrays.stream:#x} is being captured"
+        ons.OrderError,
+        match=f"'pair', {name}.*stream {arrays.stream:#x}, that of argument . .'.'., is being captured",
     ) as caught:
         pair[1, 1](*args)
     assert "unknown" in str(caught.value) and "untouched" in str(caught.value)

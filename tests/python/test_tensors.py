@@ -370,6 +370,14 @@ def test_negated_views_are_refused(mod: ons.Module, make: Any) -> None:
     np.testing.assert_array_equal(out[: x.numel()], x2.resolve_neg().numpy().ravel())
 
 
+def test_the_first_call_names_the_parameter_too() -> None:
+    """Although nothing is known of the parameters when the devices are asked for."""
+    kernel = ons.Module("__global__ void reads(const float* first, const float* x) {}").reads
+    y = torch.zeros(4)
+    with pytest.raises(ons.ArgumentTypeError, match=r"argument 2 \('x'\).*meta"):
+        kernel[1, 1](y, torch.empty(4, device="meta"))
+
+
 @pytest.mark.parametrize("kind", ["coo", "csr", "meta", "mkldnn", "fake"])
 def test_tensors_without_plain_memory_are_refused(mod: ons.Module, kind: str) -> None:
     x = torch.ones(4, 4)

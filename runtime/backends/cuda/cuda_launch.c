@@ -1,6 +1,7 @@
 /* The launch: nothing here may lock, allocate or format unless it fails. */
 #include "runtime/backends/cuda/cuda_backend.h"
 #include "runtime/base/error.h"
+#include "runtime/base/steps.h"
 
 static inline CUresult enqueue_ex(const ons__cuda_driver* driver, CUfunction function,
                                   const ons_launch* launch, void* stream,
@@ -72,7 +73,7 @@ static ONS__NOINLINE ons_status launch_any(const ons__cuda_device* device,
                                            void* const* parameters, ons_error* error) {
   if (ons__cuda_driver_lost(device->driver)) return ons__cuda_error_lost(error);
   CUresult result =
-      ons__cuda_stream_is_special(stream)
+      ons__cuda_stream_is_special(stream) && ONS__DOES(LAUNCH_CONTEXT)
           ? enqueue_special(device, function->handle, launch, stream, parameters)
           : enqueue(device->driver, function->handle, launch, stream, parameters);
   if (!result) return ONS_STATUS_OK;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -77,6 +78,14 @@ def run(first: int, count: int, verbose: bool, stop_at: int) -> int:
     return failed
 
 
+def finish(failed: int) -> int:
+    """After a failure what is left of the library is not worth an orderly end."""
+    sys.stdout.flush()
+    if failed:
+        os._exit(1)
+    return 0
+
+
 def spread(first: int, count: int, jobs: int, stop_at: int) -> int:
     share = -(-count // jobs)
     commands = [
@@ -105,7 +114,7 @@ def main() -> int:
     if args.without:
         return mutations.run_without(args.without, args.first, args.seeds)
     if args.replay is not None:
-        return bool(run(args.replay, 1, True, 1))
+        return finish(run(args.replay, 1, True, 1))
     if args.jobs > 1:
         return bool(spread(args.first, args.seeds, args.jobs, args.stop_at))
-    return bool(run(args.first, args.seeds, args.verbose, args.stop_at))
+    return finish(run(args.first, args.seeds, args.verbose, args.stop_at))

@@ -212,9 +212,7 @@ class Driver:
         self.wait(waiting, event)
 
     def fill(self, pointer: int, value: int, stream: Stream) -> None:
-        self.call_on(
-            stream.context, "cuMemsetD32Async", pointer, value, BYTES // 4, stream.handle
-        )
+        self.call_on(stream.context, "cuMemsetD32Async", pointer, value, BYTES // 4, stream.handle)
 
     def launch(self, kernel: str, pointer: int, stream: Stream) -> None:
         """A kernel of one pointer, by a library that is not onstream."""
@@ -227,9 +225,7 @@ class Driver:
 
     def allocate(self, stream: Stream) -> int:
         pointer = ctypes.c_uint64()
-        self.call_on(
-            stream.context, "cuMemAllocAsync", ctypes.byref(pointer), BYTES, stream.handle
-        )
+        self.call_on(stream.context, "cuMemAllocAsync", ctypes.byref(pointer), BYTES, stream.handle)
         return pointer.value
 
     def synchronise(self, stream: Stream) -> None:
@@ -252,9 +248,7 @@ class Driver:
 
     def end_capture(self, stream: Stream) -> int:
         graph = ctypes.c_void_p()
-        self.call_on(
-            stream.context, "cuStreamEndCapture", stream.handle, ctypes.byref(graph)
-        )
+        self.call_on(stream.context, "cuStreamEndCapture", stream.handle, ctypes.byref(graph))
         return graph.value or 0
 
     def instantiate(self, graph: int) -> int:

@@ -32,7 +32,7 @@ def _library() -> ctypes.CDLL:
 def steps() -> list[tuple[str, str]]:
     """Name, and what is done."""
     library = _library()
-    found = []
+    found: list[tuple[str, str]] = []
     while library.ons_test_step_name(len(found)):
         index = len(found)
         words = library.ons_test_step_words(index).decode()

@@ -128,9 +128,7 @@ class Ordered:
         else:
             machine.driver.join(waiting, self.stream)
 
-    def __dlpack__(
-        self, *, stream: int | None = None, max_version: Any = None, **_: Any
-    ) -> Any:
+    def __dlpack__(self, *, stream: int | None = None, max_version: Any = None, **_: Any) -> Any:
         self.order(stream)
         return self.machine.producer.capsule(self.tensor, self.versioned)
 

@@ -167,9 +167,7 @@ class Generator:
 
     def switch(self) -> None:
         device = self.device()
-        self.add(
-            "switch", kind=self.rng.choice(TABLES), device=device, stream=self.stream(device)
-        )
+        self.add("switch", kind=self.rng.choice(TABLES), device=device, stream=self.stream(device))
 
     def arguments(self, kernel: str, device: int) -> tuple[list[Any], list[str]]:
         args: list[Any] = []
