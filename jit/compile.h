@@ -17,6 +17,7 @@ typedef struct ons__kernel_name {
                     overload, a template, a name in a branch that is compiled out). true:
                     asked for by the user; ONS_STATUS_NOT_FOUND when the compiler does not
                     know it */
+  bool is_variable; /* in device memory, instead of a kernel */
 } ons__kernel_name;
 
 typedef struct ons__compile_request {
@@ -43,7 +44,8 @@ typedef struct ons__image_kernel {
   char* name;      /* as requested */
   char* lowered;   /* symbol of the kernel (of its runner, in a shared object) */
   char* signature; /* for ons__signature_parse: the whole symbol of ons_sig<type>, uncut,
-                      or typeid's bare "FvfPKfPflE" */
+                      or typeid's bare "FvfPKfPflE"; of a variable that of a function which
+                      takes its address */
 } ons__image_kernel;
 
 /* Compiled code. Owned by whoever compiled or loaded it; immutable after that. */

@@ -142,6 +142,25 @@ static void append_marked(const build* self, ons__string* text, bool* out_is_gua
 /* The user's source between our headers and one line for each kernel. The #line
  * directives make diagnostics name the user's file, and an error in a kernel's line names
  * the kernel. */
+static void append_kernel(ons__string* text, const char* name, size_t index,
+                          bool is_guarded, size_t line) {
+  ons__string_appendf(text,
+                      "extern \"C\" { extern ONS_CPU_EXPORT const ons_cpu_kernel "
+                      "ons_cpu_kernel_%zu; const ons_cpu_kernel ons_cpu_kernel_%zu = "
+                      "ons_cpu_describe<decltype(%s), %s, %d, "
+                      "ONS_CPU_IS_JOINT(%zu)>(); }\n",
+                      index, index, name, name, is_guarded, line);
+}
+
+static void append_variable(ons__string* text, const char* name, size_t index) {
+  ons__string_appendf(text,
+                      "extern \"C\" { extern ONS_CPU_EXPORT const ons_cpu_variable "
+                      "ons_cpu_variable_%zu; const ons_cpu_variable ons_cpu_variable_%zu "
+                      "= {ONS_CPU_ABI_VERSION, sizeof(%s), &%s, "
+                      "ons_cpu::signature<void(decltype(%s)*)>}; }\n",
+                      index, index, name, name, name);
+}
+
 static ons_status write_source(build* self, bool with_kernels, ons_error* error) {
   const ons__compile_request* request = self->request;
   ons__string text;
@@ -156,14 +175,12 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
   for (size_t i = 0; with_kernels && i < request->kernel_count; ++i) {
     if (self->dropped[i]) continue;
     const char* name = request->kernels[i].name;
-    ons__string_appendf(&text,
-                        "#line 1 \"" ONS__HOST_KERNEL_FILE
-                        "%zu\"\n"
-                        "extern \"C\" { extern ONS_CPU_EXPORT const ons_cpu_kernel "
-                        "ons_cpu_kernel_%zu; const ons_cpu_kernel ons_cpu_kernel_%zu = "
-                        "ons_cpu_describe<decltype(%s), %s, %d, "
-                        "ONS_CPU_IS_JOINT(%zu)>(); }\n",
-                        i, i, i, name, name, is_guarded, line_count++);
+    ons__string_appendf(&text, "#line 1 \"" ONS__HOST_KERNEL_FILE "%zu\"\n", i);
+    if (request->kernels[i].is_variable) {
+      append_variable(&text, name, i);
+    } else {
+      append_kernel(&text, name, i, is_guarded, line_count++);
+    }
   }
   ons_status status =
       ons__string_ok(&text)
@@ -363,16 +380,21 @@ static ons_status compile(build* self, ons_error* error) {
 static ons_status describe_kernel(const build* self, size_t index, ons__image* image,
                                   ons_error* error) {
   char symbol[40];
-  snprintf(symbol, sizeof(symbol), "ons_cpu_kernel_%zu", index);
-  const ons_cpu_kernel* kernel = ons__shared_object_find(image->object, symbol);
-  if (!kernel || kernel->abi_version != ONS_CPU_ABI_VERSION) {
+  const bool is_variable = self->request->kernels[index].is_variable;
+  snprintf(symbol, sizeof(symbol), "ons_cpu_%s_%zu", is_variable ? "variable" : "kernel",
+           index);
+  const void* found = ons__shared_object_find(image->object, symbol);
+  /* Both begin with it. */
+  if (!found || *(const uint32_t*)found != ONS_CPU_ABI_VERSION) {
     return ons__error_set(error, ONS_STATUS_INTERNAL, "the compiled module has no %s",
                           symbol);
   }
   ons__image_kernel* entry = &image->kernels[image->kernel_count++];
   entry->name = ons__strdup(self->allocator, self->request->kernels[index].name);
   entry->lowered = ons__strdup(self->allocator, symbol);
-  entry->signature = ons__strdup(self->allocator, kernel->signature());
+  entry->signature = ons__strdup(
+      self->allocator, is_variable ? ((const ons_cpu_variable*)found)->signature()
+                                   : ((const ons_cpu_kernel*)found)->signature());
   if (!entry->name || !entry->lowered || !entry->signature)
     return ons__error_no_memory(error);
   return ONS_STATUS_OK;

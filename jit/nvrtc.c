@@ -92,8 +92,14 @@ static const char* get_include_folders(ons__nvrtc* nvrtc) {
 
 /* ---- compiling --------------------------------------------------------------------- */
 
-static void signature_expression(const char* name, ons__string* out_text) {
-  ons__string_appendf(out_text, "ons_sig<decltype(%s)>", name);
+static void signature_expression(const ons__kernel_name* name, ons__string* out_text) {
+  const char* format =
+      name->is_variable ? "ons_sig<void(decltype(%s)*)>" : "ons_sig<decltype(%s)>";
+  ons__string_appendf(out_text, format, name->name);
+}
+
+static void symbol_expression(const ons__kernel_name* name, ons__string* out_text) {
+  ons__string_appendf(out_text, "%s%s", name->is_variable ? "&" : "", name->name);
 }
 
 static void drop(compile_job* job, size_t kernel, const char* reason) {
@@ -111,14 +117,17 @@ static ons_status add_names(compile_job* job, ons_error* error) {
     if (!job->dropped[i] && (!name[0] || strpbrk(name, "\r\n\\")))
       drop(job, i, "not a name");
     if (job->dropped[i]) continue;
-    ons__string signature;
+    ons__string signature, symbol;
     ons__string_init(&signature, job->request->allocator);
-    signature_expression(name, &signature);
-    bool ok = ons__string_ok(&signature);
-    if (ok && (job->library->nvrtcAddNameExpression(job->program, name) ||
+    ons__string_init(&symbol, job->request->allocator);
+    signature_expression(&job->request->kernels[i], &signature);
+    symbol_expression(&job->request->kernels[i], &symbol);
+    bool ok = ons__string_ok(&signature) && ons__string_ok(&symbol);
+    if (ok && (job->library->nvrtcAddNameExpression(job->program, symbol.data) ||
                job->library->nvrtcAddNameExpression(job->program, signature.data))) {
       drop(job, i, "NVRTC does not take the name");
     }
+    ons__string_clear(&symbol);
     ons__string_clear(&signature);
     if (!ok) return ons__error_no_memory(error);
   }
@@ -257,27 +266,34 @@ static ons_status read_code(const compile_job* job, ons__image* image, ons_error
                            library->nvrtcGetErrorString(result));
 }
 
-static ons_status read_kernel(const compile_job* job, const char* name, ons__image* image,
+/* The symbol that NVRTC made of an expression: borrowed from the program. */
+static ons_status read_symbol(const compile_job* job,
+                              void (*expression)(const ons__kernel_name*, ons__string*),
+                              const ons__kernel_name* name, const char** out_symbol,
                               ons_error* error) {
+  ons__string text;
+  ons__string_init(&text, job->request->allocator);
+  expression(name, &text);
+  if (!ons__string_ok(&text)) return ons__error_no_memory(error);
+  nvrtcResult result =
+      job->library->nvrtcGetLoweredName(job->program, text.data, out_symbol);
+  ons__string_clear(&text);
+  if (!result) return ONS_STATUS_OK;
+  return ons__error_native(error, ONS_STATUS_INTERNAL, "nvrtcGetLoweredName",
+                           (int32_t)result, "NVRTC gives no symbol for \"%s\": %s",
+                           name->name, job->library->nvrtcGetErrorString(result));
+}
+
+static ons_status read_kernel(const compile_job* job, const ons__kernel_name* name,
+                              ons__image* image, ons_error* error) {
   ons__image_kernel* kernel = &image->kernels[image->kernel_count];
-  ons__string expression;
-  ons__string_init(&expression, image->allocator);
-  signature_expression(name, &expression);
   const char* lowered = NULL;
   const char* signature = NULL;
-  if (!ons__string_ok(&expression)) return ons__error_no_memory(error);
-  nvrtcResult result = job->library->nvrtcGetLoweredName(job->program, name, &lowered);
-  if (!result) {
-    result = job->library->nvrtcGetLoweredName(job->program, expression.data, &signature);
-  }
-  ons__string_clear(&expression);
-  if (result) {
-    return ons__error_native(error, ONS_STATUS_INTERNAL, "nvrtcGetLoweredName",
-                             (int32_t)result, "NVRTC gives no symbol for \"%s\": %s",
-                             name, job->library->nvrtcGetErrorString(result));
-  }
+  ons_status status = read_symbol(job, symbol_expression, name, &lowered, error);
+  if (!status) status = read_symbol(job, signature_expression, name, &signature, error);
+  if (status) return status;
   ++image->kernel_count; /* a half-filled one is destroyed with the image */
-  kernel->name = ons__strdup(image->allocator, name);
+  kernel->name = ons__strdup(image->allocator, name->name);
   kernel->lowered = ons__strdup(image->allocator, lowered);
   /* The whole symbol: substitutions in it count from its start. */
   kernel->signature = ons__strdup(image->allocator, signature);
@@ -300,8 +316,7 @@ static ons_status make_image(compile_job* job, ons__image** out_image, ons_error
   }
   status = read_code(job, image, error);
   for (size_t i = 0; !status && i < request->kernel_count; ++i) {
-    if (!job->dropped[i])
-      status = read_kernel(job, request->kernels[i].name, image, error);
+    if (!job->dropped[i]) status = read_kernel(job, &request->kernels[i], image, error);
   }
   if (status) goto fail;
   *out_image = image;

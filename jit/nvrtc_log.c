@@ -44,12 +44,22 @@ static const char* skip(const char* text, const char* part) {
   return text;
 }
 
-/* Is the quoted text `name`, or `ons_sig<decltype(name)>`? */
+/* Is the quoted text one of the expressions for the kernel or the variable `name`? */
 static bool is_expression_of(const char* quoted, const char* name) {
-  const char* inner = skip(quoted, "ons_sig<decltype(");
-  const char* rest = skip(inner ? inner : quoted, name);
-  if (rest && inner) rest = skip(rest, ")>");
-  return rest && *rest == '"';
+  static const struct {
+    const char* front;
+    const char* back;
+  } expressions[] = {{"ons_sig<decltype(", ")>"},
+                     {"ons_sig<void(decltype(", ")*)>"},
+                     {"&", ""},
+                     {"", ""}};
+  for (size_t i = 0; i < sizeof(expressions) / sizeof(expressions[0]); ++i) {
+    const char* rest = skip(quoted, expressions[i].front);
+    if (rest) rest = skip(rest, name);
+    if (rest) rest = skip(rest, expressions[i].back);
+    if (rest && *rest == '"') return true;
+  }
+  return false;
 }
 
 /* The first line about the expression that `line` is about: they have the number in

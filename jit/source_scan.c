@@ -10,6 +10,8 @@
 /* Limits that keep the scan linear in hostile sources: deeper namespaces and longer names
  * are not looked at. */
 enum { kMaxScopeDepth = 64, kMaxNameBytes = 1024 };
+/* More parameters of a template, or a longer type, are not looked into. */
+enum { kMaxTemplateParameters = 32, kMaxTypeTokens = 16 };
 
 /* A namespace, or the braces of extern "C". Scopes are never removed, so that the one
  * before an #if is still there at its #else. */
@@ -47,11 +49,20 @@ typedef struct name_text {
   bool is_too_long;
 } name_text;
 
+typedef struct template_parameter {
+  ons__token name; /* ONS__TOKEN_END: has none */
+  bool is_type;
+  bool has_default;
+} template_parameter;
+
 /* The parameters of the declaration at hand. */
 typedef struct parameters {
   char** names;
+  uint8_t* is_restrict;
   size_t count;
-  size_t capacity;
+  size_t capacity, restrict_capacity;
+  ons__scanned_deduction* deductions;
+  size_t deduction_count, deduction_capacity;
   uint64_t types;
 } parameters;
 
@@ -68,6 +79,8 @@ typedef struct scanner {
   size_t condition_count, condition_capacity;
 
   template_state template_state; /* of the declaration at hand */
+  template_parameter template_parameters[kMaxTemplateParameters]; /* ditto */
+  size_t template_parameter_count;
   bool is_friend;
   found* found;
   size_t found_count, found_capacity;
@@ -120,6 +133,13 @@ static void append_name(name_text* name, const ons__token* token) {
   } else {
     name->length += ons__token_copy(token, name->text + name->length);
   }
+}
+
+static char* copy_token(scanner* s, const ons__token* token) {
+  char* text = ons__alloc(s->allocator, (size_t)(token->end - token->begin) + 1);
+  if (text) text[ons__token_copy(token, text)] = '\0';
+  s->no_memory = s->no_memory || !text;
+  return text;
 }
 
 /* ---- moving on -------------------------------------------------------------------- */
@@ -290,11 +310,15 @@ typedef struct parameter {
   bool in_default;    /* after the '=' */
   bool in_declarator; /* inside the parentheses of (*name) */
   bool is_void;
+  bool is_restrict;
+  ons__token type[kMaxTypeTokens]; /* without qualifiers, the name among them */
+  size_t type_count;
 } parameter;
 
 static const char* const kQualifiers[] = {
     "const", "volatile", "__restrict__", "__restrict", "restrict",          "struct",
     "class", "enum",     "union",        "typename",   "__grid_constant__", "register"};
+static const char* const kRestrict[] = {"__restrict__", "__restrict", "restrict"};
 static const char* const kTypeWords[] = {"void",    "bool",     "char",     "short",
                                          "int",     "long",     "float",    "double",
                                          "auto",    "signed",   "unsigned", "wchar_t",
@@ -314,7 +338,10 @@ static void drop_name(parameter* one, parameters* all) {
 }
 
 static void read_word(const ons__token* word, parameter* one, parameters* all) {
-  if (IS_ANY(word, kQualifiers)) return;
+  if (IS_ANY(word, kQualifiers)) {
+    one->is_restrict = one->is_restrict || IS_ANY(word, kRestrict);
+    return;
+  }
   if (one->in_declarator && one->name.kind == ONS__TOKEN_END) {
     one->name = *word;
     return;
@@ -366,8 +393,82 @@ static void read_token(const scanner* s, parameter* one, parameters* all) {
     if (is_indirection && begins_declarator(one)) one->in_declarator = true;
     if (one->has_type) hash_token(all, &s->token);
   }
+  if (!one->in_default && one->type_count < kMaxTypeTokens &&
+      !(s->token.kind == ONS__TOKEN_IDENTIFIER && IS_ANY(&s->token, kQualifiers))) {
+    one->type[one->type_count++] = s->token;
+  }
   one->previous = s->token;
   ++one->token_count;
+}
+
+/* ---- what a call tells of a template's parameters --------------------------------- */
+
+static void add_deduction(scanner* s, parameters* all, const ons__token* token,
+                          ons_deduction_kind kind) {
+  for (size_t i = 0; i < s->template_parameter_count; ++i) {
+    const ons__token* name = &s->template_parameters[i].name;
+    if (name->kind == ONS__TOKEN_END ||
+        !ons__token_equals(token, name->begin, (size_t)(name->end - name->begin))) {
+      continue;
+    }
+    if (!grow(s, (void**)&all->deductions, sizeof(*all->deductions),
+              all->deduction_count, &all->deduction_capacity)) {
+      return;
+    }
+    all->deductions[all->deduction_count++] =
+        (ons__scanned_deduction){.kind = (uint8_t)kind,
+                                 .template_parameter = (uint16_t)i,
+                                 .parameter = (uint16_t)all->count};
+  }
+}
+
+/* `view<A, B, C>` behind `name`: each argument that is one word. */
+static void deduce_instance(scanner* s, parameters* all, const ons__token* type,
+                            size_t count, const ons_deduction_kind* kinds,
+                            size_t kind_count) {
+  size_t place = 0;
+  int depth = 1; /* behind the '<' */
+  for (size_t i = 1; i + 1 < count && place < kind_count; ++i) {
+    char c = ons__token_punctuation(&type[i]);
+    depth += (c == '<') - (c == '>');
+    if (depth != 1) continue;
+    char before = ons__token_punctuation(&type[i - 1]);
+    char after = ons__token_punctuation(&type[i + 1]);
+    bool is_whole = (before == '<' || before == ',') && (after == ',' || after == '>');
+    if (c == ',') {
+      ++place;
+    } else if (is_whole && type[i].kind == ONS__TOKEN_IDENTIFIER) {
+      add_deduction(s, all, &type[i], kinds[place]);
+    }
+  }
+}
+
+/* `T*`, `T[]`, `ons::view<T, N, Index>`, `ons::ptrs<T, N>`, all without qualifiers. */
+static void deduce(scanner* s, const parameter* one, parameters* all) {
+  static const ons_deduction_kind kView[] = {ONS_DEDUCTION_DTYPE, ONS_DEDUCTION_RANK,
+                                             ONS_DEDUCTION_INDEX};
+  static const ons_deduction_kind kPointers[] = {ONS_DEDUCTION_DTYPE,
+                                                 ONS_DEDUCTION_COUNT};
+  ons__token type[kMaxTypeTokens];
+  size_t count = 0;
+  if (s->template_parameter_count == 0 || one->type_count == kMaxTypeTokens) return;
+  for (size_t i = 0; i < one->type_count; ++i) {
+    bool is_name = one->type[i].begin == one->name.begin;
+    if (!is_name) type[count++] = one->type[i];
+  }
+  bool has_scope = count > 2 && ons__token_is(&type[0], "ons") &&
+                   type[1].kind == ONS__TOKEN_SCOPE;
+  const ons__token* at = has_scope ? &type[2] : type;
+  size_t left = has_scope ? count - 2 : count;
+  bool is_pointer = left == 2 && ons__token_punctuation(&at[1]) == '*';
+  bool is_array = left == 3 && ons__token_punctuation(&at[1]) == '[';
+  if (!has_scope && (is_pointer || is_array)) {
+    add_deduction(s, all, &at[0], ONS_DEDUCTION_DTYPE);
+  } else if (left > 2 && ons__token_is(&at[0], "view")) {
+    deduce_instance(s, all, at + 1, left - 1, kView, 3);
+  } else if (left > 2 && ons__token_is(&at[0], "ptrs")) {
+    deduce_instance(s, all, at + 1, left - 1, kPointers, 2);
+  }
 }
 
 static void finish_parameter(scanner* s, const parameter* one, bool is_last,
@@ -379,14 +480,16 @@ static void finish_parameter(scanner* s, const parameter* one, bool is_last,
   }
   static const ons__token kComma = {ONS__TOKEN_OTHER, ",", &","[1]};
   hash_token(all, &kComma);
-  if (!grow(s, (void**)&all->names, sizeof(*all->names), all->count, &all->capacity))
+  if (!grow(s, (void**)&all->names, sizeof(*all->names), all->count, &all->capacity) ||
+      !grow(s, (void**)&all->is_restrict, sizeof(*all->is_restrict), all->count,
+            &all->restrict_capacity)) {
     return;
+  }
+  deduce(s, one, all);
+  all->is_restrict[all->count] = one->is_restrict;
   all->names[all->count] = NULL;
   if (one->name.kind != ONS__TOKEN_END) {
-    char* name = ons__alloc(s->allocator, (size_t)(one->name.end - one->name.begin) + 1);
-    if (name) name[ons__token_copy(&one->name, name)] = '\0';
-    s->no_memory = s->no_memory || !name;
-    all->names[all->count] = name;
+    all->names[all->count] = copy_token(s, &one->name);
   }
   ++all->count;
 }
@@ -418,6 +521,8 @@ static bool read_parameters(scanner* s, parameters* all) {
 
 static void clear_parameters(const scanner* s, parameters* all) {
   free_texts(s->allocator, all->names, all->count);
+  ons__free(s->allocator, all->is_restrict);
+  ons__free(s->allocator, all->deductions);
   *all = (parameters){0};
 }
 
@@ -478,6 +583,23 @@ static void read_declaration(scanner* s, declaration* d) {
   }
 }
 
+static void copy_template(scanner* s, ons__scanned_kernel* kernel) {
+  if (s->template_parameter_count == 0) return;
+  kernel->template_parameters =
+      ons__alloc_array(s->allocator, s->template_parameter_count,
+                       sizeof(*kernel->template_parameters));
+  s->no_memory = s->no_memory || !kernel->template_parameters;
+  for (size_t i = 0; !s->no_memory && i < s->template_parameter_count; ++i) {
+    const template_parameter* from = &s->template_parameters[i];
+    bool has_name = from->name.kind != ONS__TOKEN_END;
+    kernel->template_parameters[i] = (ons__scanned_template_parameter){
+        .name = has_name ? copy_token(s, &from->name) : NULL,
+        .is_type = from->is_type,
+        .has_default = from->has_default};
+    ++kernel->template_parameter_count;
+  }
+}
+
 static void add_found(scanner* s, declaration* d) {
   char* name = qualified_name(s, &d->name);
   if (!name) return;
@@ -490,11 +612,15 @@ static void add_found(scanner* s, declaration* d) {
       .kernel = {.name = name,
                  .is_template = s->template_state == TEMPLATE,
                  .parameter_names = d->parameters.names,
-                 .parameter_count = d->parameters.count},
+                 .parameter_is_restrict = d->parameters.is_restrict,
+                 .parameter_count = d->parameters.count,
+                 .deductions = d->parameters.deductions,
+                 .deduction_count = d->parameters.deduction_count},
       .types = d->parameters.types,
       .order = s->found_count,
       .is_defined = d->is_defined,
   };
+  copy_template(s, &s->found[s->found_count].kernel);
   ++s->found_count;
   d->parameters = (parameters){0};
 }
@@ -514,18 +640,65 @@ static void handle_kernel(scanner* s) {
   clear_parameters(s, &d.parameters);
 }
 
+/* One parameter of a template, up to its ',' or '>'; a pack has no name here. */
+static template_parameter read_template_parameter(scanner* s) {
+  template_parameter one = {.is_type = at_word(s, "typename") || at_word(s, "class")};
+  bool is_pack = false;
+  size_t depth = 0;
+  for (;;) {
+    char c = punctuation(s);
+    bool is_over = depth == 0 && (c == ',' || c == '>');
+    if (is_over || c == ';' || c == '{' || c == '}') break;
+    if (s->token.kind == ONS__TOKEN_END || at_kernel(s)) break;
+    if (c == '(' || c == '[') {
+      skip_brackets(s);
+      continue;
+    }
+    depth += c == '<';
+    depth -= c == '>';
+    is_pack = is_pack || c == '.';
+    one.has_default = one.has_default || (c == '=' && depth == 0);
+    if (s->token.kind == ONS__TOKEN_IDENTIFIER && depth == 0 && !one.has_default) {
+      one.name = s->token;
+    }
+    advance(s);
+  }
+  bool is_keyword = one.name.kind != ONS__TOKEN_END &&
+                    (ons__token_is(&one.name, "typename") ||
+                     ons__token_is(&one.name, "class") || IS_ANY(&one.name, kTypeWords));
+  if (is_pack || is_keyword) one.name.kind = ONS__TOKEN_END;
+  return one;
+}
+
+/* At the '<'. */
+static void read_template_parameters(scanner* s) {
+  advance(s);
+  s->template_state = punctuation(s) == '>' ? SPECIALIZATION : TEMPLATE;
+  while (punctuation(s) != '>') {
+    template_parameter one = read_template_parameter(s);
+    if (s->template_parameter_count < kMaxTemplateParameters) {
+      s->template_parameters[s->template_parameter_count++] = one;
+    }
+    if (punctuation(s) != ',') break;
+    advance(s);
+  }
+  if (punctuation(s) == '>') advance(s);
+}
+
 /* At the word. */
 static void handle_template(scanner* s) {
   advance(s);
-  if (punctuation(s) != '<') {
+  s->template_parameter_count = 0;
+  if (punctuation(s) == '<') {
+    read_template_parameters(s);
+  } else {
     s->template_state = INSTANTIATION;
-    return;
   }
-  s->template_state = skip_angles(s) ? SPECIALIZATION : TEMPLATE;
 }
 
 static void begin_declaration(scanner* s) {
   s->template_state = NO_TEMPLATE;
+  s->template_parameter_count = 0;
   s->is_friend = false;
 }
 
@@ -575,6 +748,12 @@ static void scan(scanner* s) {
 static void free_kernel(const ons_allocator* allocator, ons__scanned_kernel* kernel) {
   ons__free(allocator, kernel->name);
   free_texts(allocator, kernel->parameter_names, kernel->parameter_count);
+  ons__free(allocator, kernel->parameter_is_restrict);
+  for (size_t i = 0; i < kernel->template_parameter_count; ++i) {
+    ons__free(allocator, kernel->template_parameters[i].name);
+  }
+  ons__free(allocator, kernel->template_parameters);
+  ons__free(allocator, kernel->deductions);
   *kernel = (ons__scanned_kernel){0};
 }
 

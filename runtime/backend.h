@@ -41,6 +41,18 @@ typedef struct ons__device_limits {
   uint32_t shared_bytes; /* dynamic shared memory that a block may opt in to */
 } ons__device_limits;
 
+/* What launches with attributes and questions of occupancy have to know. */
+typedef struct ons__device_traits {
+  uint32_t multiprocessor_count;
+  uint32_t threads_per_multiprocessor;
+  int32_t lowest_priority; /* of launches; in CUDA lower numbers come first */
+  int32_t highest_priority;
+  bool has_attributes; /* the driver knows launch attributes at all; then: */
+  bool has_cooperative;
+  bool has_clusters;
+  bool has_carveout;
+} ons__device_traits;
+
 /* A kernel as loaded on one device. Filled by ops->function; immutable after. */
 typedef struct ons__function {
   void* handle; /* what launch uses first (a CUfunction; a runner) */
@@ -101,11 +113,33 @@ typedef struct ons__backend_ops {
                          ons__function* out_function, uint32_t* parameter_sizes,
                          size_t count, ons_error* error);
 
+  /* The address and size of a variable, by its lowered name. */
+  ons_status (*variable)(ons__binary* binary, const char* lowered, void** out_address,
+                         size_t* out_size_bytes, ons_error* error);
+
   /* Enqueues. `parameters[i]` points at the i-th parameter's bytes, copied before it
      returns. The configuration has been checked against the limits. */
   ons__launch_fn* launch;
 
+  /* The block size with which the most threads are resident, and how many such blocks
+     fill the device. */
+  ons_status (*block_size)(ons__device* device, const ons__function* function,
+                           uint32_t shared_bytes, uint32_t limit, uint32_t* out_block,
+                           uint32_t* out_grid, ons_error* error);
+
   /* Optional from here on: NULL on devices without streams. */
+
+  /* As `launch`, for what has launch->attributes. These have been checked. */
+  ons__launch_fn* launch_with_attributes;
+
+  /* How many blocks a multiprocessor runs at a time; how many of launch's clusters the
+     device does, 0 where their shape is beyond it. */
+  ons_status (*resident_blocks)(ons__device* device, const ons__function* function,
+                                uint32_t block_threads, uint32_t shared_bytes,
+                                uint32_t* out_count, ons_error* error);
+  ons_status (*resident_clusters)(ons__device* device, const ons__function* function,
+                                  const ons_launch* launch, uint32_t* out_count,
+                                  ons_error* error);
 
   /* Is the stream being captured? Never disturbs a capture. */
   ons__capture_state_fn* capture_state;
@@ -129,6 +163,15 @@ typedef struct ons__backend_ops {
   ons_status (*event_wait)(ons__device* device, void* event, void* stream,
                            ons_error* error);
 
+  /* Of the platform, recorded last. */
+  void* (*event_handle)(const void* event);
+
+  /* Blocks until the device is past what the eager stream holds. During housekeeping. */
+  ons_status (*stream_wait)(ons__device* device, void* stream, ons_error* error);
+  /* Enqueues a copy into host memory; may block. */
+  ons_status (*copy_to_host)(ons__device* device, void* stream, void* target,
+                             const void* source, size_t size_bytes, ons_error* error);
+
   /* Calls `release(object)` once the graph and everything instantiated from it are gone.
      It is called from a driver thread and must call nothing of the driver. */
   ons_status (*graph_retain)(ons__device* device, void* graph, void* object,
@@ -148,6 +191,9 @@ typedef struct ons__backend_ops {
                              const ons_launch* launch, void* exec, void* node,
                              void* const* parameters, ons_error* error);
 
+  /* Encodes ONS_TENSOR_MAP_BYTES of what has been checked. NULL, or why it cannot be. */
+  const char* (*tensor_map)(ons__device* device, const ons_tensor_map* map,
+                            const DLTensor* tensor, unsigned char* out_bytes);
   /* Can kernels on the device use this host pointer (pinned or managed memory)? */
   bool (*host_pointer_usable)(ons__device* device, const void* pointer);
   /* The index of the device that the memory is on; -1 where the driver does not tell. */
@@ -165,6 +211,7 @@ struct ons__device {
   ons__backend* backend;
   DLDevice device;
   ons__device_limits limits;
+  ons__device_traits traits;
   char arch[32];  /* what images are compiled for: "sm_90" */
   char name[128]; /* for people */
 };

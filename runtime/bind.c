@@ -7,6 +7,7 @@
 #include "runtime/backend.h"
 #include "runtime/base/steps.h"
 #include "runtime/tensor.h"
+#include "runtime/tensor_map.h"
 
 /* ---- tensors ---------------------------------------------------------------------- */
 
@@ -200,49 +201,57 @@ static ons__refusal bind_bool(const ons_arg* arg, unsigned char* slot) {
   return ONS__ACCEPTED;
 }
 
-/* Drops the lower bits of a 32-bit pattern, rounding to nearest, ties to even. */
-static uint32_t round_bits(uint32_t bits, unsigned drop) {
-  uint32_t odd = (bits >> drop) & 1u;
-  return (bits + ((1u << (drop - 1)) - 1u) + odd) >> drop;
+/* A format of 16 or 8 bits: sign, exponent, mantissa. */
+typedef struct small_float {
+  uint8_t bits;
+  uint8_t mantissa_bits;
+  int8_t exponent_min; /* of normal numbers */
+  bool has_negative_zero;
+  uint16_t infinity; /* 0: has none */
+  uint16_t nan;
+  uint16_t largest; /* finite */
+} small_float;
+
+static const small_float kSmallFloats[] = {
+    [ONS__STEP_FLOAT16] = {16, 10, -14, true, 0x7c00, 0x7e00, 0x7bff},
+    [ONS__STEP_BFLOAT16] = {16, 7, -126, true, 0x7f80, 0x7fc0, 0x7f7f},
+    [ONS__STEP_FLOAT8_E4M3FN] = {8, 3, -6, true, 0, 0x7f, 0x7e},
+    [ONS__STEP_FLOAT8_E4M3FNUZ] = {8, 3, -7, false, 0, 0x80, 0x7f},
+    [ONS__STEP_FLOAT8_E5M2] = {8, 2, -14, true, 0x7c, 0x7e, 0x7b},
+    [ONS__STEP_FLOAT8_E5M2FNUZ] = {8, 2, -15, false, 0, 0x80, 0x7f},
+};
+
+/* Of a small number that is not negative, whatever the thread's rounding mode. */
+static uint32_t round_to_even(double value) {
+  uint32_t below = (uint32_t)value;
+  double rest = value - below;
+  return below + (rest > 0.5 || (rest == 0.5 && below % 2 != 0));
 }
 
-/* A double goes to 16 bits through float: round to odd first, so that rounding twice
- * equals rounding once. */
-static uint32_t float_bits_to_odd(double value) {
-  float narrow = (float)value;
-  uint32_t bits;
-  memcpy(&bits, &narrow, sizeof(bits));
-  if ((double)narrow != value && isfinite(value) && isfinite(narrow)) {
-    bool above = fabs((double)narrow) > fabs(value);
-    if (above) --bits; /* towards zero; the sign bit is out of reach */
-    bits |= 1u;
+/* Rounds to nearest, ties to even. False for what the format has no number for. */
+static bool encode_small_float(const small_float* format, double value,
+                               uint16_t* out_bits) {
+  uint16_t sign = signbit(value) ? (uint16_t)(1u << (format->bits - 1)) : 0;
+  if (isnan(value)) {
+    *out_bits = format->has_negative_zero ? (uint16_t)(sign | format->nan) : format->nan;
+    return true;
   }
-  return bits;
-}
-
-static uint16_t to_bfloat16(double value) {
-  uint32_t bits = float_bits_to_odd(value);
-  if (isnan(value)) return (uint16_t)((bits >> 16) | 0x40u);
-  return (uint16_t)round_bits(bits, 16);
-}
-
-static uint16_t to_float16(double value) {
-  uint32_t bits = float_bits_to_odd(value);
-  uint16_t sign = (uint16_t)((bits >> 16) & 0x8000u);
-  uint32_t magnitude = bits & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u);
-  if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u); /* 65536 and above */
-  if (magnitude >= 0x38800000u) { /* normal: 2^-14 and above */
-    return (uint16_t)(sign | round_bits(magnitude - 0x38000000u, 13));
+  if (isinf(value)) {
+    *out_bits = (uint16_t)(sign | format->infinity);
+    return format->infinity != 0;
   }
-  unsigned exponent = magnitude >> 23;
-  if (exponent < 102) return sign; /* below half of the smallest subnormal */
-  uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
-  unsigned drop = 126 - exponent;
-  uint32_t sticky = (mantissa & ((1u << (drop - 1)) - 1u)) != 0;
-  uint32_t half = (mantissa >> (drop - 1)) & 1u;
-  uint32_t kept = mantissa >> drop;
-  return (uint16_t)(sign | (kept + (half & (sticky | (kept & 1u)))));
+  int exponent = 0;
+  (void)frexp(value, &exponent); /* of a mantissa below 1 */
+  exponent = value != 0 && exponent - 1 > format->exponent_min ? exponent - 1
+                                                             : format->exponent_min;
+  /* The implicit bit of a normal number adds one to the exponent's field. */
+  uint32_t magnitude =
+      round_to_even(ldexp(fabs(value), format->mantissa_bits - exponent)) +
+      ((uint32_t)(exponent - format->exponent_min) << format->mantissa_bits);
+  if (magnitude > format->largest) return false;
+  *out_bits = (uint16_t)magnitude;
+  if (*out_bits != 0 || format->has_negative_zero) *out_bits |= sign;
+  return true;
 }
 
 static bool number_value(const ons_arg* arg, double* out_value) {
@@ -278,15 +287,11 @@ static ons__refusal bind_float(const ons_arg* arg, const ons__step* step,
       if (isinf(narrow) && !isinf(value)) return ONS__REFUSED_RANGE;
       memcpy(slot, &narrow, sizeof(narrow));
       return ONS__ACCEPTED;
-    case ONS__STEP_FLOAT16:
-      bits = to_float16(value);
-      if ((bits & 0x7fffu) == 0x7c00u && !isinf(value)) return ONS__REFUSED_RANGE;
-      memcpy(slot, &bits, sizeof(bits));
-      return ONS__ACCEPTED;
     default:
-      bits = to_bfloat16(value);
-      if ((bits & 0x7fffu) == 0x7f80u && !isinf(value)) return ONS__REFUSED_RANGE;
-      memcpy(slot, &bits, sizeof(bits));
+      if (!encode_small_float(&kSmallFloats[step->kind], value, &bits)) {
+        return ONS__REFUSED_RANGE;
+      }
+      memcpy(slot, &bits, sizeof(bits)); /* little-endian: one byte is the first */
       return ONS__ACCEPTED;
   }
 }
@@ -300,6 +305,115 @@ static ons__refusal bind_bytes(const ons_arg* arg, const ons__step* step,
   return ONS__ACCEPTED;
 }
 
+static ons__refusal bind_number(const ons_arg* arg, const ons__step* step,
+                                unsigned char* slot) {
+  switch (step->kind) {
+    case ONS__STEP_BOOL:
+      return bind_bool(arg, slot);
+    case ONS__STEP_INT:
+      return bind_int(arg, step, slot);
+    case ONS__STEP_UINT64:
+      return bind_uint64(arg, slot);
+    default:
+      return bind_float(arg, step, slot);
+  }
+}
+
+/* ---- lists ------------------------------------------------------------------------ */
+
+static ons__refusal bind_lane(const ons_arg* item, const ons__step* step,
+                              unsigned char* slot) {
+  ons__step lane = *step;
+  lane.kind = step->lane_kind;
+  unsigned char bytes[8]; /* what numbers are stored with, whatever their size */
+  ons__refusal refusal = bind_number(item, &lane, bytes);
+  if (!refusal) memcpy(slot, bytes, step->size_bytes / step->lane_count);
+  return refusal;
+}
+
+static bool is_complex(const ons__step* step) {
+  DLDataType dtype;
+  memcpy(&dtype, &step->dtype, sizeof(dtype));
+  return dtype.code == kDLComplex;
+}
+
+static ons__refusal bind_vector(const ons_arg* arg, const ons__step* step,
+                                unsigned char* slot) {
+  double value;
+  if (is_complex(step) && number_value(arg, &value)) {
+    memset(slot, 0, step->size_bytes);
+    return bind_lane(arg, step, slot);
+  }
+  if (arg->kind != ONS_ARG_LIST) return ONS__REFUSED_NEEDS_NUMBERS;
+  if (!arg->value.items && arg->item_count > 0) return ONS__REFUSED_MALFORMED;
+  if (arg->item_count != step->lane_count) return ONS__REFUSED_COUNT;
+  ons__refusal refusal = ONS__ACCEPTED;
+  for (size_t i = 0; i < arg->item_count && !refusal; ++i) {
+    refusal = bind_lane(&arg->value.items[i], step,
+                        slot + i * (step->size_bytes / step->lane_count));
+  }
+  return refusal;
+}
+
+static ons__refusal bind_pointers(const ons_arg* arg, const ons__step* step,
+                                  ons__device* device, unsigned char* slot) {
+  if (arg->kind != ONS_ARG_LIST) return ONS__REFUSED_NEEDS_TENSORS;
+  if (!arg->value.items && arg->item_count > 0) return ONS__REFUSED_MALFORMED;
+  if (arg->item_count != step->size_bytes / sizeof(void*)) return ONS__REFUSED_COUNT;
+  ons__refusal refusal = ONS__ACCEPTED;
+  for (size_t i = 0; i < arg->item_count && !refusal; ++i) {
+    refusal = bind_pointer(&arg->value.items[i], step, device, slot + i * sizeof(void*));
+  }
+  return refusal;
+}
+
+/* With the pending ones left out. */
+static ons__refusal try_pointers(const ons_arg* arg, const ons__step* step,
+                                 ons__device* device) {
+  unsigned char slot[sizeof(void*)];
+  if (!arg->value.items && arg->item_count > 0) return ONS__REFUSED_MALFORMED;
+  if (arg->item_count != step->size_bytes / sizeof(void*)) return ONS__REFUSED_COUNT;
+  ons__refusal refusal = ONS__ACCEPTED;
+  for (size_t i = 0; i < arg->item_count && !refusal; ++i) {
+    const ons_arg* item = &arg->value.items[i];
+    if (item->kind != ONS_ARG_PENDING) refusal = bind_pointer(item, step, device, slot);
+  }
+  return refusal;
+}
+
+size_t ons__bind_refused_item(const ons__step* step, const ons_arg* list,
+                              ons__device* device) {
+  unsigned char slot[16];
+  size_t i = 0;
+  for (; i < list->item_count; ++i) {
+    const ons_arg* item = &list->value.items[i];
+    if (item->kind == ONS_ARG_PENDING) continue;
+    ons__refusal refusal = step->kind == ONS__STEP_VECTOR
+                               ? bind_lane(item, step, slot)
+                               : bind_pointer(item, step, device, slot);
+    if (refusal) break;
+  }
+  return i;
+}
+
+/* ---- tensor maps ------------------------------------------------------------------ */
+
+static ons__refusal bind_tensor_map(const ons_arg* arg, const ons__step* step,
+                                    ons__device* device, unsigned char* slot) {
+  if (arg->kind != ONS_ARG_TENSOR_MAP) return ONS__REFUSED_NEEDS_MAP;
+  if (!arg->tensor_map) return ONS__REFUSED_MALFORMED;
+  ons__step as_tensor = *step;
+  as_tensor.is_const = !(arg->tensor_map->flags & ONS_TENSOR_MAP_WRITE);
+  ons_arg tensor = *arg;
+  tensor.kind = ONS_ARG_TENSOR;
+  char* data = NULL;
+  ons__refusal refusal = check_tensor(&tensor, &as_tensor, device, &data);
+  if (refusal) return refusal;
+  return ons__tensor_map_encode(arg->tensor_map, arg->value.tensor, device, slot)
+             ? ONS__REFUSED_MAP
+             : ONS__ACCEPTED;
+}
+
 /* ---- any argument ----------------------------------------------------------------- */
 
 static ons__refusal bind_by_kind(const ons_arg* arg, const ons__step* step,
@@ -311,19 +425,30 @@ static ons__refusal bind_by_kind(const ons_arg* arg, const ons__step* step,
       return bind_view(arg, step, device, slot);
     case ONS__STEP_BYTES:
       return bind_bytes(arg, step, slot);
+    case ONS__STEP_POINTERS:
+      return bind_pointers(arg, step, device, slot);
+    case ONS__STEP_TENSOR_MAP:
+      return arg->kind == ONS_ARG_BYTES ? bind_bytes(arg, step, slot)
+                                        : bind_tensor_map(arg, step, device, slot);
     case ONS__STEP_BOOL:
       return bind_bool(arg, slot);
     default:
       break;
   }
   if (arg->kind == ONS_ARG_BYTES) return bind_bytes(arg, step, slot);
-  if (step->kind == ONS__STEP_INT) return bind_int(arg, step, slot);
-  return step->kind == ONS__STEP_UINT64 ? bind_uint64(arg, slot)
-                                        : bind_float(arg, step, slot);
+  return step->kind == ONS__STEP_VECTOR ? bind_vector(arg, step, slot)
+                                        : bind_number(arg, step, slot);
 }
 
 static uint32_t notes_of(const ons_arg* arg, const void* stream) {
-  if (arg->kind != ONS_ARG_TENSOR) return 0;
+  if (arg->kind == ONS_ARG_LIST) {
+    uint32_t notes = 0;
+    for (size_t i = 0; i < arg->item_count; ++i) {
+      notes |= notes_of(&arg->value.items[i], stream);
+    }
+    return notes;
+  }
+  if (arg->kind != ONS_ARG_TENSOR && arg->kind != ONS_ARG_TENSOR_MAP) return 0;
   int type = (int)arg->value.tensor->device.device_type;
   if (type == kDLCPU || type == kDLCUDAHost) return 0;
   if (!(arg->flags & ONS_ARG_STREAM_KNOWN)) return ONS__NOTE_ORDERED;
@@ -439,11 +564,98 @@ ons__refusal ons__bind_try(const ons__plan* plan, const ons_arg* args,
   alignas(16) unsigned char slot[ONS__PARAMETER_BYTES_MAX];
   for (size_t i = 0; i < plan->count; ++i) {
     if (args[i].kind == ONS_ARG_PENDING) continue;
-    ons__refusal refusal = bind_by_kind(&args[i], &plan->steps[i], device, slot);
+    const ons__step* step = &plan->steps[i];
+    bool is_table = args[i].kind == ONS_ARG_LIST && step->kind == ONS__STEP_POINTERS;
+    ons__refusal refusal = is_table ? try_pointers(&args[i], step, device)
+                                    : bind_by_kind(&args[i], step, device, slot);
     if (refusal) {
       *out_index = i;
       return refusal;
     }
   }
   return ONS__ACCEPTED;
+}
+
+/* ---- __restrict__ ----------------------------------------------------------------- */
+
+/* The bytes from the lowest to the highest element. */
+typedef struct span {
+  uintptr_t begin, end;
+  uintptr_t first; /* the address of element 0 */
+  bool is_dense;
+} span;
+
+/* False where there is no memory. */
+static bool span_of(const ons_arg* arg, span* out_span) {
+  if (arg->kind != ONS_ARG_TENSOR && arg->kind != ONS_ARG_TENSOR_MAP) return false;
+  const DLTensor* tensor = arg->value.tensor;
+  if (!tensor->data || ons__tensor_is_empty(tensor)) return false;
+  uint64_t item_bytes = (tensor->dtype.bits * (uint64_t)tensor->dtype.lanes + 7) / 8;
+  uintptr_t first = (uintptr_t)tensor->data + tensor->byte_offset;
+  *out_span = (span){.begin = first, .end = first + item_bytes, .first = first};
+  for (int32_t i = 0; i < tensor->ndim; ++i) {
+    int64_t stride = ons__tensor_stride(tensor, i);
+    uint64_t reach =
+        (uint64_t)(tensor->shape[i] - 1) * (uint64_t)stride * item_bytes;
+    if (stride < 0) {
+      out_span->begin += reach;
+    } else {
+      out_span->end += reach;
+    }
+  }
+  out_span->is_dense = ons__tensor_is_dense(tensor);
+  return true;
+}
+
+static bool holds(const span* dense, const span* other) {
+  return dense->is_dense && other->first >= dense->begin && other->first < dense->end;
+}
+
+/* Strided tensors may lie in each other's gaps. */
+static bool certainly_meet(const span* a, const span* b) {
+  if (a->is_dense && b->is_dense) return a->begin < b->end && b->begin < a->end;
+  return a->first == b->first || holds(a, b) || holds(b, a);
+}
+
+static bool args_meet(const ons_arg* a, const ons_arg* b) {
+  span left, right;
+  if (a->kind == ONS_ARG_LIST) {
+    for (size_t i = 0; i < a->item_count; ++i) {
+      if (args_meet(&a->value.items[i], b)) return true;
+    }
+    return false;
+  }
+  if (b->kind == ONS_ARG_LIST) return args_meet(b, a);
+  return span_of(a, &left) && span_of(b, &right) && certainly_meet(&left, &right);
+}
+
+static bool is_written(const ons__step* step, const ons_arg* arg) {
+  switch (step->kind) {
+    case ONS__STEP_POINTER:
+    case ONS__STEP_VIEW:
+    case ONS__STEP_POINTERS:
+      return !step->is_const;
+    case ONS__STEP_TENSOR_MAP:
+      return arg->kind == ONS_ARG_TENSOR_MAP &&
+             (arg->tensor_map->flags & ONS_TENSOR_MAP_WRITE);
+    default:
+      return false;
+  }
+}
+
+bool ons__bind_find_overlap(const ons__plan* plan, const ons_arg* args, size_t* out_first,
+                            size_t* out_second) {
+  if (!plan->is_restrict) return false;
+  for (size_t i = 0; i < plan->count; ++i) {
+    for (size_t j = i + 1; j < plan->count; ++j) {
+      bool is_promised = plan->is_restrict[i] || plan->is_restrict[j];
+      bool matters = is_promised && (is_written(&plan->steps[i], &args[i]) ||
+                                     is_written(&plan->steps[j], &args[j]));
+      if (!matters || !args_meet(&args[i], &args[j])) continue;
+      *out_first = i;
+      *out_second = j;
+      return true;
+    }
+  }
+  return false;
 }

@@ -7,6 +7,7 @@
 #define ONS_RUNTIME_BIND_H_
 
 #include <onstream/launch.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,7 +33,14 @@ typedef enum ons__step_kind {
   ONS__STEP_FLOAT32,
   ONS__STEP_FLOAT16,
   ONS__STEP_BFLOAT16,
-  ONS__STEP_BYTES
+  ONS__STEP_FLOAT8_E4M3FN,
+  ONS__STEP_FLOAT8_E4M3FNUZ,
+  ONS__STEP_FLOAT8_E5M2,
+  ONS__STEP_FLOAT8_E5M2FNUZ,
+  ONS__STEP_BYTES,
+  ONS__STEP_VECTOR, /* `lane_kind` and `more` are those of its `lane_count` numbers */
+  ONS__STEP_POINTERS,
+  ONS__STEP_TENSOR_MAP
 } ons__step_kind;
 
 /* Not an ons_arg_kind. */
@@ -45,11 +53,14 @@ enum { ONS__NOT_COMMON = 0xff };
 typedef struct ons__step {
   uint8_t kind;       /* ons__step_kind */
   uint8_t is_const;   /* pointers and views */
-  uint8_t ndim;       /* views */
+  union {
+    uint8_t ndim;      /* views */
+    uint8_t lane_kind; /* vectors */
+  };
   uint8_t index_bits; /* views */
   uint8_t forbidden;  /* ons_arg_flags that refuse a tensor at once */
   uint8_t align_mask; /* of the data pointer */
-  uint8_t lane_count; /* of a vector pointer */
+  uint8_t lane_count; /* of a vector, by value or behind a pointer */
   uint8_t common;     /* the kind of argument bound in line; ONS__NOT_COMMON: none */
   uint16_t offset;    /* in the block */
   uint16_t size_bytes;
@@ -70,7 +81,9 @@ typedef struct ons__step {
 typedef struct ons__plan {
   size_t count;
   size_t block_bytes;  /* what the slots take */
-  size_t common_count; /* `count` within the ONS__COMMON limits, else SIZE_MAX */
+  size_t common_count; /* `count` within the ONS__COMMON limits, else SIZE_MAX; the latter
+                          also where more than binding has to be checked */
+  const uint8_t* is_restrict; /* of each parameter; NULL: not checked. Borrowed */
   ons__step steps[];
 } ons__plan;
 
@@ -125,6 +138,12 @@ typedef enum ons__bind_notes {
   XX(FRACTION, ARGUMENT_TYPE, "", "convert it with int(...) where that is meant")        \
   XX(BOOL, ARGUMENT_TYPE, "", "pass True or False (0 or 1)")                             \
   XX(SIZE, ARGUMENT_VALUE, "", "the size must be exactly that of the declared type")     \
+  XX(NEEDS_NUMBERS, ARGUMENT_TYPE, "",                                                   \
+     "pass a list of its numbers, or its bytes as the compiler lays them out")           \
+  XX(NEEDS_TENSORS, ARGUMENT_TYPE, "", "pass a list of tensors")                         \
+  XX(NEEDS_MAP, ARGUMENT_TYPE, "", "pass a tensor with the layout of its tensor map")    \
+  XX(COUNT, ARGUMENT_VALUE, "", NULL)                                                    \
+  XX(MAP, ARGUMENT_VALUE, "", NULL)                                                      \
   /* nothing orders the launch after the tensor's producer */                            \
   XX(BEFORE, ORDER, " on an unknown stream",                                             \
      "neither its library nor the caller says which stream that is: pass an array "      \
@@ -142,11 +161,16 @@ typedef enum ons__refusal {
 #undef ONS__REFUSAL
 } ons__refusal;
 
-/* The caller frees |out_plan| with ons__free. UNSUPPORTED for parameters that cannot be
+/* What a number of this type is converted by: `kind` and `more`. False for what is no
+ * number. */
+bool ons__step_for_number(DLDataType dtype, ons__step* out_step);
+
+/* |is_restrict|, one for each parameter, has overlaps looked for; NULL: none are. The
+ * caller frees |out_plan| with ons__free. UNSUPPORTED for parameters that cannot be
  * passed. */
 ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_name,
-                            const ons__signature* signature, ons__plan** out_plan,
-                            ons_error* error);
+                            const ons__signature* signature, const uint8_t* is_restrict,
+                            ons__plan** out_plan, ons_error* error);
 
 struct ons__device;
 struct ons__bound;
@@ -158,6 +182,15 @@ ONS__HOT ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
                                 struct ons__device* device, DLDevice where,
                                 const void* stream, ons__block* block);
 
+/* For plans that check it: the first two arguments that share memory although one of them is declared __restrict__ and one
+ * is written. Of strided tensors only what is certain is found. */
+bool ons__bind_find_overlap(const ons__plan* plan, const ons_arg* args, size_t* out_first,
+                            size_t* out_second);
+
+/* Of a refused list: the item that is to blame, or its count where none is. */
+size_t ons__bind_refused_item(const ons__step* step, const ons_arg* list,
+                              struct ons__device* device);
+
 /* The same for those arguments that are not pending, before their producers are asked. */
 ons__refusal ons__bind_try(const ons__plan* plan, const ons_arg* args,
                            struct ons__device* device, size_t* out_index);
@@ -167,6 +200,12 @@ ONS__COLD ons_status ons__bind_explain(const ons_kernel* kernel,
                                        const struct ons__bound* bound,
                                        ons__refusal refusal, const ons_arg* args,
                                        size_t index, ons_error* error);
+
+/* Two arguments that ons__bind_find_overlap found. */
+ONS__COLD ons_status ons__bind_explain_overlap(const ons_kernel* kernel,
+                                               const struct ons__bound* bound,
+                                               size_t first, size_t second,
+                                               ons_error* error);
 
 /* Too few or too many arguments. */
 ONS__COLD ons_status ons__bind_explain_count(const ons_kernel* kernel,

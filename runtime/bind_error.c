@@ -8,6 +8,7 @@
 #include "runtime/bind.h"
 #include "runtime/kernel.h"
 #include "runtime/tensor.h"
+#include "runtime/tensor_map.h"
 
 static void describe_tensor(const DLTensor* tensor, char* out_text,
                             size_t capacity_bytes) {
@@ -37,6 +38,7 @@ static void describe_arg(const ons_arg* arg, char* out_text, size_t capacity_byt
       return;
     case ONS_ARG_TENSOR:
     case ONS_ARG_PENDING:
+    case ONS_ARG_TENSOR_MAP:
       if (arg->value.tensor) {
         describe_tensor(arg->value.tensor, out_text, capacity_bytes);
       } else {
@@ -57,6 +59,9 @@ static void describe_arg(const ons_arg* arg, char* out_text, size_t capacity_byt
       return;
     case ONS_ARG_BYTES:
       snprintf(out_text, capacity_bytes, "%zu bytes", arg->size_bytes);
+      return;
+    case ONS_ARG_LIST:
+      snprintf(out_text, capacity_bytes, "a list of %zu", arg->item_count);
       return;
     default:
       snprintf(out_text, capacity_bytes, "an argument of unknown kind %u", arg->kind);
@@ -108,9 +113,22 @@ static const struct {
 #undef REFUSAL
 };
 
+static const char* map_advice(const ons_arg* arg, const ons__bound* bound) {
+  unsigned char bytes[ONS_TENSOR_MAP_BYTES];
+  const char* problem =
+      ons__tensor_map_encode(arg->tensor_map, arg->value.tensor, bound->device, bytes);
+  return problem ? problem : "it was changed meanwhile";
+}
+
 static const char* advice_for(ons__refusal refusal, const ons_arg* arg,
                               const ons__bound* bound, size_t index) {
   switch (refusal) {
+    case ONS__REFUSED_MAP:
+      return map_advice(arg, bound);
+    case ONS__REFUSED_COUNT:
+      return bound->plan->steps[index].kind == ONS__STEP_VECTOR
+                 ? "the list must be as long as the vector (a complex number has 2 parts)"
+                 : "the list must be as long as the kernel declares";
     case ONS__REFUSED_DTYPE:
       return dtype_advice(&bound->signature->parameters[index], arg->value.tensor);
     case ONS__REFUSED_DEVICE:
@@ -122,7 +140,22 @@ static const char* advice_for(ons__refusal refusal, const ons_arg* arg,
 
 static bool concerns_strides(ons__refusal refusal) {
   return refusal == ONS__REFUSED_LAYOUT || refusal == ONS__REFUSED_OVERLAP ||
-         refusal == ONS__REFUSED_INDEX;
+         refusal == ONS__REFUSED_INDEX || refusal == ONS__REFUSED_MAP;
+}
+
+/* Of a list, when one of its items is to blame, that; ", item 3 of 4" tells which. */
+static const ons_arg* find_blamed(const ons__bound* bound, const ons_arg* args,
+                                  size_t index, char* out_text, size_t capacity_bytes) {
+  const ons_arg* arg = &args[index];
+  const ons__step* step = &bound->plan->steps[index];
+  bool is_list = arg->kind == ONS_ARG_LIST &&
+                 (step->kind == ONS__STEP_VECTOR || step->kind == ONS__STEP_POINTERS);
+  out_text[0] = '\0';
+  if (!is_list || !arg->value.items) return arg;
+  size_t item = ons__bind_refused_item(step, arg, bound->device);
+  if (item == arg->item_count) return arg;
+  snprintf(out_text, capacity_bytes, ", item %zu of %zu", item + 1, arg->item_count);
+  return &arg->value.items[item];
 }
 
 /* "kernel 'axpy', argument 2 ('x'): declared const float*, got ...: advice". A struct
@@ -130,8 +163,10 @@ static bool concerns_strides(ons__refusal refusal) {
 ons_status ons__bind_explain(const ons_kernel* kernel, const ons__bound* bound,
                              ons__refusal refusal, const ons_arg* args, size_t index,
                              ons_error* error) {
-  const ons_arg* arg = &args[index];
-  char got[384];
+  char got[384], item[48] = "";
+  bool is_counted = refusal == ONS__REFUSED_COUNT;
+  const ons_arg* arg =
+      is_counted ? &args[index] : find_blamed(bound, args, index, item, sizeof(item));
   describe_arg(arg, got, sizeof(got));
   if (concerns_strides(refusal)) append_strides(arg->value.tensor, got, sizeof(got));
   const ons__parameter* parameter = &bound->signature->parameters[index];
@@ -141,9 +176,9 @@ ons_status ons__bind_explain(const ons_kernel* kernel, const ons__bound* bound,
     snprintf(size, sizeof(size), " (%u bytes)", parameter->size_bytes);
   }
   return ons__error_set(error, refusals[refusal].status,
-                        "kernel '%s', argument %zu%s%s%s: declared %s%s, got %s%s; %s",
+                        "kernel '%s', argument %zu%s%s%s%s: declared %s%s, got %s%s; %s",
                         kernel->name, index + 1, name ? " ('" : "", name ? name : "",
-                        name ? "')" : "", parameter->type, size, got,
+                        name ? "')" : "", item, parameter->type, size, got,
                         refusals[refusal].suffix, advice_for(refusal, arg, bound, index));
 }
 
@@ -153,4 +188,26 @@ ons_status ons__bind_explain_count(const ons_kernel* kernel, const ons__bound* b
   return ons__error_set(error, ONS_STATUS_ARGUMENT_TYPE,
                         "kernel '%s' takes %zu argument%s, got %zu: %s", kernel->name,
                         expected, expected == 1 ? "" : "s", arg_count, bound->text);
+}
+
+static void quote_name(const ons_kernel* kernel, size_t index, size_t count,
+                       char* out_text, size_t capacity_bytes) {
+  const char* name = ons__kernel_parameter_name(kernel, index, count);
+  snprintf(out_text, capacity_bytes, "%zu%s%.60s%s", index + 1, name ? " ('" : "",
+           name ? name : "", name ? "')" : "");
+}
+
+ons_status ons__bind_explain_overlap(const ons_kernel* kernel, const ons__bound* bound,
+                                     size_t first, size_t second, ons_error* error) {
+  char names[2][96];
+  size_t count = bound->plan->count;
+  quote_name(kernel, first, count, names[0], sizeof(names[0]));
+  quote_name(kernel, second, count, names[1], sizeof(names[1]));
+  const uint8_t* is_restrict = bound->plan->is_restrict;
+  return ons__error_set(
+      error, ONS_STATUS_ARGUMENT_VALUE,
+      "kernel '%s': arguments %s and %s share memory, but %s declared __restrict__ and "
+      "the kernel writes: pass a copy of one, or declare them without __restrict__",
+      kernel->name, names[0], names[1],
+      is_restrict[first] && is_restrict[second] ? "both are" : "one is");
 }

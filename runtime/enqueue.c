@@ -140,8 +140,12 @@ ons_status ons__enqueue(const ons_kernel* kernel, ons__bound* bound,
     status = ons__order_before(kernel, &around.join, target, args, arg_count, error);
   }
   if (!status) {
-    status = bound->launch(bound->device, &bound->function, launch, target->stream,
-                           parameters, bound->plan->count, error);
+    ons__launch_fn* run = bound->launch;
+    if (launch->attributes && bound->ops->launch_with_attributes) {
+      run = bound->ops->launch_with_attributes;
+    }
+    status = run(bound->device, &bound->function, launch, target->stream, parameters,
+                 bound->plan->count, error);
     if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
   }
   if (status) {

@@ -56,7 +56,7 @@ ons_status ons__stream_join(ons__device_entry* entry, void* waiting, void* signa
   ons_status status = ons__stream_capture(device, waiting, &info, error);
   if (!status) status = ons__stream_capture(device, signalling, &other, error);
   if (status) return status;
-  if (!ons__captures_match(&info, &other)) {
+  if (!ons__captures_match(&info, &other) && ONS__DOES(REFUSE_JOIN)) {
     return refuse_capture(waiting, &info, signalling, error);
   }
   ons__join join = {0};

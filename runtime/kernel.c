@@ -118,6 +118,22 @@ static void narrow_limits(ons__bound* bound) {
   bound->limits.shared_bytes = bound->function.attributes.max_dynamic_shared_bytes;
 }
 
+#ifdef NDEBUG
+enum { CHECKS_RESTRICT = 0 };
+#else
+enum { CHECKS_RESTRICT = 1 };
+#endif
+
+/* Which parameters are declared __restrict__; NULL where that is not to be checked. */
+static const uint8_t* find_restrict(const ons_kernel* kernel, size_t count) {
+  const ons__scanned_kernel* scanned = kernel->scanned;
+  if (!kernel->module->is_checked && !CHECKS_RESTRICT) return NULL;
+  if (!scanned || scanned->is_overloaded || scanned->parameter_count != count)
+    return NULL;
+  bool is_any = count > 0 && memchr(scanned->parameter_is_restrict, 1, count);
+  return is_any ? scanned->parameter_is_restrict : NULL;
+}
+
 static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* entry,
                                 ons__bound* bound, ons_error* error) {
   const ons_allocator* allocator = allocator_of(kernel);
@@ -144,7 +160,8 @@ static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* ent
   status = reconcile_sizes(kernel, bound->signature, sizes, error);
   if (!status) {
     status =
-        ons__plan_create(allocator, kernel->name, bound->signature, &bound->plan, error);
+        ons__plan_create(allocator, kernel->name, bound->signature,
+                         find_restrict(kernel, count), &bound->plan, error);
   }
   if (status) return status;
   narrow_limits(bound);
@@ -329,6 +346,7 @@ ons_status ons_kernel_parameter(const ons_kernel* kernel, size_t index,
       .index_bits = parameter->index_bits,
       .name = ons__kernel_parameter_name(kernel, index, count),
       .type = parameter->type,
+      .item_count = parameter->item_count,
   };
   ons__versioned_out(out_parameter, result.struct_size, &result, sizeof(result));
   return ONS_STATUS_OK;

@@ -25,6 +25,7 @@ typedef struct ons__bound {
   char* text;              /* the signature for people */
   const ons__image* image; /* of the program that the module keeps */
   ons__loaded* loaded;     /* retained */
+  atomic_uint_fast64_t block_size; /* chosen last: shared bytes << 32 | threads */
 } ons__bound;
 
 struct ons_kernel {

@@ -9,7 +9,9 @@
 #include "runtime/enqueue.h"
 #include "runtime/kernel.h"
 #include "runtime/launch.h"
+#include "runtime/launch_attributes.h"
 #include "runtime/module.h"
+#include "runtime/occupancy.h"
 #include "runtime/order.h"
 #include "runtime/retire.h"
 
@@ -24,7 +26,10 @@ static ONS__NOINLINE const ons_launch* upgrade(const ons_launch* launch,
   return local;
 }
 
-enum { KNOWN_FLAGS = ONS_LAUNCH_STREAM | ONS_LAUNCH_DEVICE | ONS_LAUNCH_NO_COMPILE };
+enum {
+  KNOWN_FLAGS = ONS_LAUNCH_STREAM | ONS_LAUNCH_DEVICE | ONS_LAUNCH_NO_COMPILE |
+                ONS_LAUNCH_THREADS
+};
 
 static inline bool is_valid_call(const ons_kernel* kernel, const ons_launch* launch,
                                  const ons_arg* args, size_t arg_count) {
@@ -205,17 +210,17 @@ static ONS__NOINLINE ons_status launch_bound(const ons_kernel* kernel, ons__boun
 static ONS__NOINLINE ons_status launch_trusting(
     const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
     const ons_arg* args, size_t arg_count, const ons__target* target, ons_error* error) {
-  ons_arg trusted[ONS__PARAMETERS_MAX];
+  ons__trusted trusted;
   ons_launch joining = *launch;
   joining.order = ONS_ORDER_JOIN; /* for the streams of outputs */
-  ons__order_trust(target, args, arg_count, trusted);
-  return launch_bound(kernel, bound, &joining, trusted, arg_count, target, error);
+  ons__order_trust(target, args, arg_count, &trusted);
+  return launch_bound(kernel, bound, &joining, trusted.args, arg_count, target, error);
 }
 
-/* More than a kernel on a stream: objects to keep, events, a graph. */
+/* More than a kernel on a stream: objects to keep, events, a graph, attributes. */
 static inline bool has_company(const ons_launch* launch) {
-  return (launch->retained_count | (uintptr_t)launch->graph |
-          (uintptr_t)launch->events) != 0;
+  return (launch->retained_count | (uintptr_t)launch->graph | (uintptr_t)launch->events |
+          (uintptr_t)launch->attributes) != 0;
 }
 
 /* Whatever is not plain: an argument is refused, is on another stream, or is ordered by
@@ -234,6 +239,8 @@ launch_closely(const ons_kernel* kernel, ons__bound* bound, const ons_launch* la
     return ons__bind_explain(kernel, bound, refusal, args, block->index, error);
   }
   if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
+  ons_status status = ons__attributes_check(kernel, bound, launch, error);
+  if (status) return status;
   ons__retire_poll(&bound->entry->retire);
   return ons__enqueue(kernel, bound, launch, args, arg_count, target, block->parameters,
                       error);
@@ -267,6 +274,10 @@ static ONS__NOINLINE ons_status launch_large(const ons_kernel* kernel, ons__boun
   ons__block block = {.parameters = large.parameters, .bytes = large.bytes};
   ons__refusal refusal =
       ons__bind(bound->plan, args, bound->device, target->device, target->stream, &block);
+  size_t first, second;
+  if (!refusal && ons__bind_find_overlap(bound->plan, args, &first, &second)) {
+    return ons__bind_explain_overlap(kernel, bound, first, second, error);
+  }
   return launch_carefully(kernel, bound, launch, args, arg_count, target, &block, refusal,
                           error);
 }
@@ -390,6 +401,10 @@ ons_status ons__launch_find(ons_kernel* kernel, const ons_launch** launch,
     status = first_use(kernel, *launch, out_target, out_bound, error);
     if (status) return status;
   }
+  if ((*launch)->flags & ONS_LAUNCH_THREADS) {
+    status = ons__launch_divide(kernel, *out_bound, launch, local, error);
+    if (status) return status;
+  }
   return arg_count == (*out_bound)->plan->count
              ? ONS_STATUS_OK
              : ons__bind_explain_count(kernel, *out_bound, arg_count, error);
@@ -399,16 +414,21 @@ ons_status ons__launch_bind(const ons_kernel* kernel, ons__bound* bound,
                             const ons_launch* launch, const ons_arg* args,
                             size_t arg_count, const ons__target* target,
                             ons__large_block* out_block, ons_error* error) {
-  ons_arg trusted[ONS__PARAMETERS_MAX];
+  ons__trusted trusted;
   ons__block block = {.parameters = out_block->parameters, .bytes = out_block->bytes};
-  ons__order_trust(target, args, arg_count, trusted);
-  ons__refusal refusal = ons__bind(bound->plan, trusted, bound->device, target->device,
-                                   target->stream, &block);
+  ons__order_trust(target, args, arg_count, &trusted);
+  ons__refusal refusal = ons__bind(bound->plan, trusted.args, bound->device,
+                                   target->device, target->stream, &block);
   if (refusal) {
     return ons__bind_explain(kernel, bound, refusal, args, block.index, error);
   }
-  return config_fits(bound, launch) ? ONS_STATUS_OK
-                                    : explain_config(kernel, bound, launch, error);
+  size_t first, second;
+  if (ons__bind_find_overlap(bound->plan, args, &first, &second)) {
+    return ons__bind_explain_overlap(kernel, bound, first, second, error);
+  }
+  return config_fits(bound, launch)
+             ? ons__attributes_check(kernel, bound, launch, error)
+             : explain_config(kernel, bound, launch, error);
 }
 
 /* What the launch would refuse whatever pending arguments turn out to be. Before the
@@ -425,8 +445,14 @@ static ons_status resolve_arguments(const ons_kernel* kernel, const ons_launch* 
   size_t index = 0;
   ons__refusal refusal = ons__bind_try(bound->plan, args, bound->device, &index);
   if (refusal) return ons__bind_explain(kernel, bound, refusal, args, index, error);
+  ons_launch local;
+  if (launch->flags & ONS_LAUNCH_THREADS) {
+    ons_status status = ons__launch_divide(kernel, bound, &launch, &local, error);
+    if (status) return status;
+  }
   bool fits = ons__launch_is_empty(launch) || config_fits(bound, launch);
-  return fits ? ONS_STATUS_OK : explain_config(kernel, bound, launch, error);
+  return fits ? ons__attributes_check(kernel, bound, launch, error)
+              : explain_config(kernel, bound, launch, error);
 }
 
 static ons_status resolve_capture(const ons_kernel* kernel, ons__device* device,
@@ -438,8 +464,8 @@ static ons_status resolve_capture(const ons_kernel* kernel, ons__device* device,
   ons_status status = ons__stream_capture(device, target->stream, out_info, error);
   return status || !ONS__DOES(LOOK_FIRST)
              ? status
-             : ons__order_check(kernel, device, ons__order_policy(kernel, launch),
-                                   target, out_info, args, arg_count, error);
+             : ons__order_check(kernel, device, ons__order_policy(kernel, launch), target,
+                                out_info, args, arg_count, error);
 }
 
 ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
@@ -460,11 +486,11 @@ ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
   ons__device_entry* entry = NULL;
   status = ons__runtime_device(kernel->module->runtime, target.device, &entry, error);
   if (status) return status;
-  ons_arg trusted[ONS__PARAMETERS_MAX];
+  ons__trusted trusted;
   bool trusts = launch->graph || ons__order_policy(kernel, launch) == ONS_ORDER_TRUST;
   if (trusts && arg_count <= ONS__PARAMETERS_MAX) {
-    ons__order_trust(&target, args, arg_count, trusted);
-    args = trusted;
+    ons__order_trust(&target, args, arg_count, &trusted);
+    args = trusted.args;
   }
   ons__capture_info info;
   status = resolve_arguments(kernel, launch, &target, args, arg_count, error);

@@ -109,6 +109,12 @@ static ons_status check_update(const ons_kernel* kernel, const void* exec,
                   "the launch into the graph gave",
                   error);
   }
+  if (launch->attributes) {
+    return refuse(kernel, ONS_STATUS_INVALID_ARGUMENT,
+                  "attributes are given for the update of a node, which keeps those it "
+                  "was made with: leave launch->attributes out",
+                  error);
+  }
   if (launch->graph || launch->retained_count > 0) {
     return refuse(kernel, ONS_STATUS_INVALID_ARGUMENT,
                   "the update of a node takes no graph and keeps nothing: leave "

@@ -31,6 +31,7 @@ static void destroy(ons_module* module) {
   ons__free(allocator, module->options);
   ons__free(allocator, module->headers);
   ons__source_scan_clear(&module->scan);
+  ons__variable_scan_clear(&module->variables);
   ons__free(allocator, module->source);
   ons__free(allocator, module->name);
   ons__free(allocator, module->folder);
@@ -39,17 +40,23 @@ static void destroy(ons_module* module) {
   ons_runtime_release(runtime);
 }
 
+static bool add_option(ons_module* module, const char* option) {
+  char* copy = ons__strdup(module->runtime->settings.allocator, option);
+  if (copy) module->options[module->option_count++] = copy;
+  return copy != NULL;
+}
+
 static bool copy_options(ons_module* module, const ons_module_options* options) {
   const ons_allocator* allocator = module->runtime->settings.allocator;
-  module->options = ons__alloc_array(allocator, options->option_count, sizeof(char*));
+  module->options = ons__alloc_array(allocator, options->option_count + 1, sizeof(char*));
   module->headers =
       ons__alloc_array(allocator, options->header_count, sizeof(ons_header));
   if (!module->options || !module->headers) return false;
-  for (; module->option_count < options->option_count; ++module->option_count) {
-    char* copy = ons__strdup(allocator, options->options[module->option_count]);
-    if (!copy) return false;
-    module->options[module->option_count] = copy;
+  for (size_t i = 0; i < options->option_count; ++i) {
+    if (!add_option(module, options->options[i])) return false;
   }
+  module->is_checked = options->flags & ONS_MODULE_CHECK;
+  if (module->is_checked && !add_option(module, "-DONS_CHECK")) return false;
   for (; module->header_count < options->header_count; ++module->header_count) {
     const ons_header* header = &options->headers[module->header_count];
     char* name = ons__strdup(allocator, header->name);
@@ -69,6 +76,11 @@ static ons_status check_options(const ons_module_options* options, ons_error* er
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                           "ons_module_options has a count without an array");
   }
+  if (options->flags & ~(uint32_t)ONS_MODULE_CHECK) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "ons_module_options.flags has bits that this version does not "
+                          "know: set ONS_MODULE_* only");
+  }
   for (size_t i = 0; i < options->option_count; ++i) {
     if (!options->options[i]) {
       return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "options[%zu] is NULL",
@@ -84,17 +96,21 @@ static ons_status check_options(const ons_module_options* options, ons_error* er
   return ONS_STATUS_OK;
 }
 
-/* One program for all kernels that their bare name denotes. */
+/* One program for all kernels that their bare name denotes, and the variables. */
 static ons__program* plain_program(ons_module* module) {
   const ons_allocator* allocator = module->runtime->settings.allocator;
-  ons__kernel_name* names =
-      ons__alloc_array(allocator, module->scan.kernel_count, sizeof(*names));
+  ons__kernel_name* names = ons__alloc_array(
+      allocator, module->scan.kernel_count + module->variables.count, sizeof(*names));
   if (!names) return NULL;
   size_t count = 0;
   for (size_t i = 0; i < module->scan.kernel_count; ++i) {
     const ons__scanned_kernel* kernel = &module->scan.kernels[i];
     if (kernel->is_template || kernel->is_overloaded) continue;
-    names[count++] = (ons__kernel_name){kernel->name, false};
+    names[count++] = (ons__kernel_name){.name = kernel->name};
+  }
+  for (size_t i = 0; i < module->variables.count; ++i) {
+    names[count++] = (ons__kernel_name){.name = module->variables.variables[i].name,
+                                        .is_variable = true};
   }
   ons__program* program = ons__program_create(module, names, count);
   ons__free(allocator, names);
@@ -129,6 +145,7 @@ static ons_status create(ons_runtime* runtime, const char* source,
   if (!module->source || !module->name || (folder && !module->folder)) goto fail;
   if (!copy_options(module, &local)) goto fail;
   if (!ons__source_scan_run(allocator, module->source, &module->scan)) goto fail;
+  if (!ons__variable_scan_run(allocator, module->source, &module->variables)) goto fail;
   module->plain = plain_program(module);
   if (!module->plain) goto fail;
   module->programs = module->plain;
@@ -210,7 +227,7 @@ ons__program* ons__module_program(ons_module* module, const char* name) {
     program = program->next;
   }
   if (!program) {
-    const ons__kernel_name required = {name, true};
+    const ons__kernel_name required = {.name = name, .required = true};
     program = ons__program_create(module, &required, 1);
     if (program) {
       program->next = module->programs;
@@ -252,6 +269,44 @@ static const ons__scanned_kernel* find_scanned(const ons_module* module,
     }
   }
   return NULL;
+}
+
+int ons_module_template_parameter(const ons_module* module, const char* name,
+                                  size_t index, ons_template_parameter* out_parameter) {
+  if (!module || !name || !out_parameter) return 0;
+  const ons__scanned_kernel* scanned = find_scanned(module, name);
+  if (!scanned || scanned->is_overloaded || index >= scanned->template_parameter_count) {
+    return 0;
+  }
+  const ons__scanned_template_parameter* found = &scanned->template_parameters[index];
+  const ons_template_parameter result = {.struct_size = out_parameter->struct_size,
+                                         .is_type = found->is_type,
+                                         .has_default = found->has_default,
+                                         .name = found->name};
+  ons__versioned_out(out_parameter, result.struct_size, &result, sizeof(result));
+  return 1;
+}
+
+int ons_module_template_deduction(const ons_module* module, const char* name,
+                                  size_t index, ons_deduction* out_deduction) {
+  if (!module || !name || !out_deduction) return 0;
+  const ons__scanned_kernel* scanned = find_scanned(module, name);
+  if (!scanned || scanned->is_overloaded || index >= scanned->deduction_count) return 0;
+  const ons__scanned_deduction* found = &scanned->deductions[index];
+  const ons_deduction result = {.struct_size = out_deduction->struct_size,
+                                .kind = (ons_deduction_kind)found->kind,
+                                .template_parameter = found->template_parameter,
+                                .argument = found->parameter};
+  ons__versioned_out(out_deduction, result.struct_size, &result, sizeof(result));
+  return 1;
+}
+
+const char* ons_module_parameter_name(const ons_module* module, const char* name,
+                                      size_t index) {
+  const ons__scanned_kernel* scanned = module && name ? find_scanned(module, name) : NULL;
+  bool is_known =
+      scanned && !scanned->is_overloaded && index < scanned->parameter_count;
+  return is_known ? scanned->parameter_names[index] : NULL;
 }
 
 /* The last component of the qualified name, without template arguments. */

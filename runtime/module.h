@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "jit/source_scan.h"
+#include "jit/variable_scan.h"
 #include "runtime/program.h"
 
 struct ons_module {
@@ -18,7 +19,9 @@ struct ons_module {
   size_t option_count;
   ons_header* headers;
   size_t header_count;
+  bool is_checked; /* ONS_MODULE_CHECK */
   ons__source_scan scan;
+  ons__variable_scan variables;
   ons__mutex mutex;       /* guards the list of programs */
   ons__program* programs; /* the last one is that of the plain kernels */
   ons__program* plain;

@@ -9,8 +9,37 @@
 #include "runtime/tensor.h"
 
 static bool is_tensor(const ons_arg* arg) {
-  return (arg->kind == ONS_ARG_TENSOR || arg->kind == ONS_ARG_PENDING) &&
+  return (arg->kind == ONS_ARG_TENSOR || arg->kind == ONS_ARG_PENDING ||
+          arg->kind == ONS_ARG_TENSOR_MAP) &&
          arg->value.tensor;
+}
+
+/* A walk over the tensors of a launch, those in lists among them. */
+typedef struct walk {
+  const ons_arg* args;
+  size_t arg_count;
+  size_t index; /* of the argument at hand, or that it is in */
+  size_t item;  /* the next one of its list */
+} walk;
+
+static const ons_arg* next_argument(walk* at) {
+  while (at->index < at->arg_count) {
+    const ons_arg* arg = &at->args[at->index];
+    if (arg->kind != ONS_ARG_LIST) {
+      if (at->item++ == 0) return arg;
+    } else if (arg->value.items && at->item < arg->item_count) {
+      return &arg->value.items[at->item++];
+    }
+    at->item = 0;
+    ++at->index;
+  }
+  return NULL;
+}
+
+static const ons_arg* next_tensor(walk* at) {
+  const ons_arg* arg = next_argument(at);
+  while (arg && !is_tensor(arg)) arg = next_argument(at);
+  return arg;
 }
 
 static ONS__COLD ons_status unsupported_device(const ons_kernel* kernel, DLDevice device,
@@ -27,9 +56,10 @@ static ONS__COLD ons_status unsupported_device(const ons_kernel* kernel, DLDevic
 /* Managed memory names no device of its own: it follows the other tensors. */
 static DLDevice device_of(const ons_arg* args, size_t arg_count) {
   DLDevice found = {kDLCPU, 0};
-  for (size_t i = 0; i < arg_count; ++i) {
-    if (!is_tensor(&args[i])) continue;
-    DLDevice device = args[i].value.tensor->device;
+  walk at = {.args = args, .arg_count = arg_count};
+  const ons_arg* arg;
+  while ((arg = next_tensor(&at))) {
+    DLDevice device = arg->value.tensor->device;
     int type = (int)device.device_type;
     if (type == kDLCPU || type == kDLCUDAHost) continue;
     if (type != kDLCUDAManaged) return device;
@@ -60,12 +90,10 @@ ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
     return ONS_STATUS_OK;
   }
   target.stream = NULL;
-  for (size_t i = 0; i < arg_count; ++i) {
-    if (is_tensor(&args[i]) && (args[i].flags & ONS_ARG_STREAM_KNOWN)) {
-      target.stream = args[i].stream;
-      break;
-    }
-  }
+  walk at = {.args = args, .arg_count = arg_count};
+  const ons_arg* arg = next_tensor(&at);
+  while (arg && !(arg->flags & ONS_ARG_STREAM_KNOWN)) arg = next_tensor(&at);
+  if (arg) target.stream = arg->stream;
   *out_target = target;
   return ONS_STATUS_OK;
 }
@@ -85,47 +113,66 @@ static bool is_on_host(const ons_arg* arg) {
 }
 
 static bool has_stream(const ons_arg* arg) {
-  return is_tensor(arg) && (arg->flags & ONS_ARG_STREAM_KNOWN) && !is_on_host(arg);
+  return (arg->flags & ONS_ARG_STREAM_KNOWN) && !is_on_host(arg);
 }
 
-/* The next argument, from `begin` on, on a stream that is neither the launch stream nor
- * that of an argument before; arg_count when there is none. Launches have few. */
-static size_t next_foreign(const ons__target* target, const ons_arg* args,
-                           size_t arg_count, size_t begin) {
-  for (size_t i = begin; i < arg_count; ++i) {
-    if (!has_stream(&args[i])) continue;
-    bool is_seen = ons__streams_match(args[i].stream, target->stream);
-    for (size_t j = 0; j < i && !is_seen; ++j) {
-      is_seen =
-          has_stream(&args[j]) && ons__streams_match(args[j].stream, args[i].stream);
+/* The next tensor on a stream that is neither the launch stream nor that of a tensor
+ * before; NULL when there is none. Launches have few. */
+static const ons_arg* next_foreign(const ons__target* target, walk* at) {
+  const ons_arg* arg;
+  while ((arg = next_tensor(at))) {
+    if (!has_stream(arg) || ons__streams_match(arg->stream, target->stream)) continue;
+    walk before = {.args = at->args, .arg_count = at->arg_count};
+    const ons_arg* other = next_tensor(&before);
+    while (other != arg &&
+           !(has_stream(other) && ons__streams_match(other->stream, arg->stream))) {
+      other = next_tensor(&before);
     }
-    if (!is_seen) return i;
+    if (other == arg) return arg;
   }
-  return arg_count;
+  return NULL;
 }
 
 bool ons__order_is_mixed(const ons__target* target, const ons_arg* args,
                          size_t arg_count) {
-  return next_foreign(target, args, arg_count, 0) < arg_count;
+  walk at = {.args = args, .arg_count = arg_count};
+  return next_foreign(target, &at) != NULL;
+}
+
+static void trust(const ons__target* target, ons_arg* arg) {
+  if (!is_tensor(arg) || is_on_host(arg)) return;
+  bool is_output = has_stream(arg) && (arg->flags & ONS_ARG_OUTPUT);
+  if (is_output && ONS__DOES(JOIN_OUTPUT)) return;
+  arg->flags |= ONS_ARG_STREAM_KNOWN;
+  arg->stream = target->stream;
 }
 
 void ons__order_trust(const ons__target* target, const ons_arg* args, size_t arg_count,
-                      ons_arg* out_args) {
+                      ons__trusted* out_trusted) {
+  size_t used = 0;
   for (size_t i = 0; i < arg_count; ++i) {
-    out_args[i] = args[i];
-    if (!is_tensor(&args[i]) || is_on_host(&args[i])) continue;
-    bool is_output = has_stream(&args[i]) && (args[i].flags & ONS_ARG_OUTPUT);
-    if (is_output && ONS__DOES(JOIN_OUTPUT)) continue;
-    out_args[i].flags |= ONS_ARG_STREAM_KNOWN;
-    out_args[i].stream = target->stream;
+    ons_arg* arg = &out_trusted->args[i];
+    *arg = args[i];
+    trust(target, arg);
+    if (arg->kind != ONS_ARG_LIST || !arg->value.items ||
+        arg->item_count > ONS__POINTERS_MAX - used) {
+      continue;
+    }
+    ons_arg* items = &out_trusted->items[used];
+    used += arg->item_count;
+    for (size_t j = 0; j < arg->item_count; ++j) {
+      items[j] = arg->value.items[j];
+      trust(target, &items[j]);
+    }
+    arg->value.items = items;
   }
 }
 
 /* ---- what is refused ----------------------------------------------------------------
  */
 
-static const char* name_of(const ons_kernel* kernel, size_t index, size_t count) {
-  const char* name = ons__kernel_parameter_name(kernel, index, count);
+static const char* name_of(const ons_kernel* kernel, const walk* at) {
+  const char* name = ons__kernel_parameter_name(kernel, at->index, at->arg_count);
   return name ? name : "unnamed";
 }
 
@@ -140,30 +187,28 @@ static ONS__COLD ons_status refuse_elsewhere(const ons_kernel* kernel, const voi
 }
 
 static ONS__COLD ons_status refuse_mixed(const ons_kernel* kernel,
-                                         const ons__target* target, const ons_arg* args,
-                                         size_t arg_count, size_t index,
-                                         ons_error* error) {
+                                         const ons__target* target, const ons_arg* arg,
+                                         const walk* at, ons_error* error) {
   return ons__error_set(
       error, ONS_STATUS_ORDER,
       "kernel '%s', argument %zu ('%s') is on stream %p, but the launch is on stream %p, "
       "and its order is strict: make that stream current in the argument's library, or "
       "launch with order join, which lets the streams wait for each other",
-      kernel->name, index + 1, name_of(kernel, index, arg_count), args[index].stream,
-      target->stream);
+      kernel->name, at->index + 1, name_of(kernel, at), arg->stream, target->stream);
 }
 
 static ONS__COLD ons_status refuse_capture(const ons_kernel* kernel,
                                            const ons__target* target,
                                            const ons__capture_info* info,
-                                           const ons_arg* args, size_t arg_count,
-                                           size_t index, ons_error* error) {
+                                           const ons_arg* arg, const walk* at,
+                                           ons_error* error) {
   bool launch_captured = info->state == ONS__CAPTURE_ACTIVE;
   return ons__error_set(
       error, ONS_STATUS_CAPTURE,
       "kernel '%s', argument %zu ('%s') is on stream %p, %s; the launch is on stream %p, "
       "%s. One cannot wait for the other, and the capture is untouched: make %p current "
       "in the argument's library, or bring both streams into one capture",
-      kernel->name, index + 1, name_of(kernel, index, arg_count), args[index].stream,
+      kernel->name, at->index + 1, name_of(kernel, at), arg->stream,
       launch_captured ? "which is not part of that capture" : "which is being captured",
       target->stream, launch_captured ? "which is being captured" : "which is not",
       target->stream);
@@ -173,23 +218,22 @@ static ONS__COLD ons_status refuse_capture(const ons_kernel* kernel,
 static void owner_text(const ons_kernel* kernel, const ons__target* target,
                        const ons_arg* args, size_t arg_count, char* out_text,
                        size_t capacity) {
+  walk at = {.args = args, .arg_count = arg_count};
+  const ons_arg* arg;
   snprintf(out_text, capacity, "the one given");
-  for (size_t i = 0; i < arg_count; ++i) {
-    if (!has_stream(&args[i]) || !ons__streams_match(args[i].stream, target->stream)) {
-      continue;
-    }
-    snprintf(out_text, capacity, "that of argument %zu ('%s')", i + 1,
-             name_of(kernel, i, arg_count));
+  while ((arg = next_tensor(&at))) {
+    if (!has_stream(arg) || !ons__streams_match(arg->stream, target->stream)) continue;
+    snprintf(out_text, capacity, "that of argument %zu ('%s')", at.index + 1,
+             name_of(kernel, &at));
     return;
   }
 }
 
 static ONS__COLD ons_status refuse_unknown(const ons_kernel* kernel,
-                                           const ons__target* target, const ons_arg* args,
-                                           size_t arg_count, size_t index,
+                                           const ons__target* target, const walk* at,
                                            ons_error* error) {
   char owner[96];
-  owner_text(kernel, target, args, arg_count, owner, sizeof(owner));
+  owner_text(kernel, target, at->args, at->arg_count, owner, sizeof(owner));
   return ons__error_set(
       error, ONS_STATUS_CAPTURE,
       "kernel '%s', argument %zu ('%s'): the launch stream %p, %s, is being captured, "
@@ -197,26 +241,25 @@ static ONS__COLD ons_status refuse_unknown(const ons_kernel* kernel,
       "stream of this argument is unknown, so its work cannot be part of the capture; "
       "the capture is untouched. Pass an array of a library that tells its stream, or "
       "launch outside of the capture",
-      kernel->name, index + 1, name_of(kernel, index, arg_count), target->stream, owner);
+      kernel->name, at->index + 1, name_of(kernel, at), target->stream, owner);
 }
 
 static ons_status check_foreign(const ons_kernel* kernel, ons__device* device,
                                 const ons__target* target, const ons__capture_info* info,
-                                const ons_arg* args, size_t arg_count, size_t index,
-                                ons_error* error) {
+                                const ons_arg* arg, const walk* at, ons_error* error) {
   ons__capture_info other;
-  ons_status status = ons__stream_capture(device, args[index].stream, &other, error);
+  ons_status status = ons__stream_capture(device, arg->stream, &other, error);
   if (status) {
-    ons__error_prefix(error, "kernel '%s', argument %zu ('%s')", kernel->name, index + 1,
-                      name_of(kernel, index, arg_count));
+    ons__error_prefix(error, "kernel '%s', argument %zu ('%s')", kernel->name,
+                      at->index + 1, name_of(kernel, at));
     return status;
   }
   if (other.state == ONS__CAPTURE_ELSEWHERE) {
-    return refuse_elsewhere(kernel, args[index].stream, error);
+    return refuse_elsewhere(kernel, arg->stream, error);
   }
   return ons__captures_match(info, &other) || !ONS__DOES(REFUSE_CAPTURE)
              ? ONS_STATUS_OK
-             : refuse_capture(kernel, target, info, args, arg_count, index, error);
+             : refuse_capture(kernel, target, info, arg, at, error);
 }
 
 ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
@@ -227,19 +270,19 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
     return refuse_elsewhere(kernel, target->stream, error);
   }
   bool asks = info->state == ONS__CAPTURE_ACTIVE && ONS__DOES(REFUSE_UNKNOWN);
-  for (size_t i = 0; asks && i < arg_count; ++i) {
-    if (is_tensor(&args[i]) && !is_on_host(&args[i]) && !has_stream(&args[i])) {
-      return refuse_unknown(kernel, target, args, arg_count, i, error);
+  walk all = {.args = args, .arg_count = arg_count};
+  const ons_arg* arg;
+  while (asks && (arg = next_tensor(&all))) {
+    if (!is_on_host(arg) && !has_stream(arg)) {
+      return refuse_unknown(kernel, target, &all, error);
     }
   }
-  for (size_t i = 0; i < arg_count; ++i) {
-    i = next_foreign(target, args, arg_count, i);
-    if (i == arg_count) break;
+  walk at = {.args = args, .arg_count = arg_count};
+  while ((arg = next_foreign(target, &at))) {
     if (policy == ONS_ORDER_STRICT && ONS__DOES(REFUSE_STRICT)) {
-      return refuse_mixed(kernel, target, args, arg_count, i, error);
+      return refuse_mixed(kernel, target, arg, &at, error);
     }
-    ons_status status =
-        check_foreign(kernel, device, target, info, args, arg_count, i, error);
+    ons_status status = check_foreign(kernel, device, target, info, arg, &at, error);
     if (status) return status;
   }
   return ONS_STATUS_OK;
@@ -250,17 +293,17 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
 ons_status ons__order_before(const ons_kernel* kernel, const ons__join* join,
                              const ons__target* target, const ons_arg* args,
                              size_t arg_count, ons_error* error) {
-  for (size_t i = 0; i < arg_count; ++i) {
-    i = next_foreign(target, args, arg_count, i);
-    if (i == arg_count) break;
-    ons_status status = ons__join_signal(join, args[i].stream, error);
+  walk at = {.args = args, .arg_count = arg_count};
+  const ons_arg* arg;
+  while ((arg = next_foreign(target, &at))) {
+    ons_status status = ons__join_signal(join, arg->stream, error);
     if (!status) status = ons__join_wait(join, target->stream, error);
     if (status) {
       ons__error_prefix(error,
                         "kernel '%s' was not launched: stream %p cannot wait for stream "
                         "%p of argument %zu ('%s')",
-                        kernel->name, target->stream, args[i].stream, i + 1,
-                        name_of(kernel, i, arg_count));
+                        kernel->name, target->stream, arg->stream, at.index + 1,
+                        name_of(kernel, &at));
       return status;
     }
   }
@@ -271,10 +314,10 @@ ons_status ons__order_after(const ons_kernel* kernel, const ons__join* join,
                             const ons__target* target, const ons_arg* args,
                             size_t arg_count, ons_error* error) {
   ons_status status = ons__join_signal(join, target->stream, error);
-  for (size_t i = 0; !status && i < arg_count; ++i) {
-    i = next_foreign(target, args, arg_count, i);
-    if (i == arg_count) break;
-    status = ons__join_wait(join, args[i].stream, error);
+  walk at = {.args = args, .arg_count = arg_count};
+  const ons_arg* arg;
+  while (!status && (arg = next_foreign(target, &at))) {
+    status = ons__join_wait(join, arg->stream, error);
   }
   if (status && error) {
     ons__error_prefix(error,

@@ -12,6 +12,7 @@
 
 #include "runtime/backend.h"
 #include "runtime/base/attributes.h"
+#include "runtime/bind.h"
 #include "runtime/join.h"
 #include "runtime/runtime.h"
 
@@ -37,11 +38,16 @@ ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
 /* The caller's policy, or the runtime's. */
 ons_order ons__order_policy(const ons_kernel* kernel, const ons_launch* launch);
 
-/* Under ONS_ORDER_TRUST: |out_args| are the arguments as if every tensor in device memory
- * were on the launch stream, except that outputs stay on the stream they were allocated
- * on. */
+typedef struct ons__trusted {
+  ons_arg args[ONS__PARAMETERS_MAX];
+  ons_arg items[ONS__POINTERS_MAX]; /* of all lists */
+} ons__trusted;
+
+/* Under ONS_ORDER_TRUST: the arguments as if every tensor in device memory were on the
+ * launch stream, except that outputs stay on the stream they were allocated on. Lists
+ * longer than any kernel takes are left as they are. */
 void ons__order_trust(const ons__target* target, const ons_arg* args, size_t arg_count,
-                      ons_arg* out_args);
+                      ons__trusted* out_trusted);
 
 /* Looks before any stream is touched. Refuses other streams than the launch stream where
  * the policy or a capture forbids them, and what a capture cannot take at all. |info| is

@@ -22,7 +22,7 @@ static uint32_t element_alignment(DLDataType dtype) {
   return alignment > 16 ? 16 : alignment;
 }
 
-static bool scalar_step(DLDataType dtype, ons__step* step) {
+bool ons__step_for_number(DLDataType dtype, ons__step* step) {
   if (dtype.lanes != 1) return false;
   switch (dtype.code) {
     case kDLInt:
@@ -48,9 +48,49 @@ static bool scalar_step(DLDataType dtype, ons__step* step) {
     case kDLBfloat:
       step->kind = ONS__STEP_BFLOAT16;
       return dtype.bits == 16;
+    case kDLFloat8_e4m3fn:
+      step->kind = ONS__STEP_FLOAT8_E4M3FN;
+      return true;
+    case kDLFloat8_e4m3fnuz:
+      step->kind = ONS__STEP_FLOAT8_E4M3FNUZ;
+      return true;
+    case kDLFloat8_e5m2:
+      step->kind = ONS__STEP_FLOAT8_E5M2;
+      return true;
+    case kDLFloat8_e5m2fnuz:
+      step->kind = ONS__STEP_FLOAT8_E5M2FNUZ;
+      return true;
     default:
       return false;
   }
+}
+
+/* float4, or a complex number as its two parts. */
+static bool vector_step(DLDataType dtype, ons__step* step) {
+  bool is_complex = dtype.code == kDLComplex;
+  DLDataType lane = {is_complex ? kDLFloat : dtype.code,
+                     is_complex ? (uint8_t)(dtype.bits / 2) : dtype.bits, 1};
+  if (!ons__step_for_number(lane, step)) return false;
+  step->lane_kind = step->kind;
+  step->lane_count = is_complex ? 2 : (uint8_t)dtype.lanes;
+  step->kind = ONS__STEP_VECTOR;
+  step->dtype = ons__dtype_word(dtype);
+  return true;
+}
+
+static void tensor_step(const ons__parameter* parameter, ons__step* step) {
+  step->dtype = ONS__DTYPE_ANY;
+  if (parameter->dtype.bits == 0) return;
+  step->dtype = ons__dtype_word(parameter->dtype);
+  if (parameter->alternative.bits) {
+    step->more.also.alternative = ons__dtype_word(parameter->alternative);
+  }
+  if (parameter->dtype.lanes > 1 && parameter->kind != ONS_PARAMETER_VIEW) {
+    DLDataType lane = {parameter->dtype.code, parameter->dtype.bits, 1};
+    step->more.also.lane = ons__dtype_word(lane);
+    step->lane_count = (uint8_t)parameter->dtype.lanes;
+  }
+  step->align_mask = (uint8_t)(element_alignment(parameter->dtype) - 1);
 }
 
 /* NULL, or why the parameter cannot be passed. */
@@ -63,24 +103,27 @@ static const char* fill_step(const ons__parameter* parameter, ons__step* step) {
   step->size_bytes = (uint16_t)parameter->size_bytes;
   switch (parameter->kind) {
     case ONS_PARAMETER_POINTER:
+      step->kind = ONS__STEP_POINTER;
+      tensor_step(parameter, step);
+      return NULL;
     case ONS_PARAMETER_VIEW:
-      step->kind =
-          parameter->kind == ONS_PARAMETER_VIEW ? ONS__STEP_VIEW : ONS__STEP_POINTER;
+      step->kind = ONS__STEP_VIEW;
+      tensor_step(parameter, step);
+      return NULL;
+    case ONS_PARAMETER_POINTERS:
+      step->kind = ONS__STEP_POINTERS;
+      tensor_step(parameter, step);
+      return NULL;
+    case ONS_PARAMETER_TENSOR_MAP: /* whether it is written, each argument tells */
+      step->kind = ONS__STEP_TENSOR_MAP;
       step->dtype = ONS__DTYPE_ANY;
-      if (parameter->dtype.bits == 0) return NULL;
-      step->dtype = ons__dtype_word(parameter->dtype);
-      if (parameter->alternative.bits) {
-        step->more.also.alternative = ons__dtype_word(parameter->alternative);
-      }
-      if (parameter->dtype.lanes > 1 && parameter->kind == ONS_PARAMETER_POINTER) {
-        DLDataType lane = {parameter->dtype.code, parameter->dtype.bits, 1};
-        step->more.also.lane = ons__dtype_word(lane);
-        step->lane_count = (uint8_t)parameter->dtype.lanes;
-      }
-      step->align_mask = (uint8_t)(element_alignment(parameter->dtype) - 1);
       return NULL;
     case ONS_PARAMETER_SCALAR:
-      if (scalar_step(parameter->dtype, step)) return NULL;
+      if (ons__step_for_number(parameter->dtype, step)) return NULL;
+      step->kind = ONS__STEP_BYTES;
+      return NULL;
+    case ONS_PARAMETER_VECTOR:
+      if (vector_step(parameter->dtype, step)) return NULL;
       step->kind = ONS__STEP_BYTES;
       return NULL;
     case ONS_PARAMETER_STRUCT:
@@ -114,8 +157,8 @@ static uint64_t place(const ons__parameter* parameter, uint64_t offset) {
 }
 
 ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_name,
-                            const ons__signature* signature, ons__plan** out_plan,
-                            ons_error* error) {
+                            const ons__signature* signature, const uint8_t* is_restrict,
+                            ons__plan** out_plan, ons_error* error) {
   assert(signature->count <= ONS__PARAMETERS_MAX);
   ons__plan* plan =
       ons__alloc(allocator, sizeof(*plan) + signature->count * sizeof(plan->steps[0]));
@@ -144,7 +187,8 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
   }
   assert(offset <= ONS__BLOCK_BYTES_MAX);
   plan->block_bytes = (size_t)offset;
-  bool is_common = plan->count <= ONS__COMMON_COUNT && offset <= ONS__COMMON_BYTES;
+  plan->is_restrict = is_restrict;
+  bool is_common = !is_restrict && plan->count <= ONS__COMMON_COUNT && offset <= ONS__COMMON_BYTES;
   plan->common_count = is_common ? plan->count : SIZE_MAX;
   *out_plan = plan;
   return ONS_STATUS_OK;

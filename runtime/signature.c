@@ -140,9 +140,20 @@ static bool is_complex_name(const ons__type* name) {
   return is_global_name(outer, "cuda") && below && ons__type_text_is(below, "std");
 }
 
-static bool is_view(const ons__type* type) {
-  return type->kind == ONS__TYPE_TEMPLATE && ons__type_text_is(type->first, "view") &&
-         type->first->first && is_global_name(type->first->first, "ons");
+static bool is_in_ons(const ons__type* name, const char* text) {
+  return ons__type_text_is(name, text) && name->first &&
+         is_global_name(name->first, "ons");
+}
+
+static bool is_instance_of(const ons__type* type, const char* text) {
+  return type->kind == ONS__TYPE_TEMPLATE && is_in_ons(type->first, text);
+}
+
+/* Ours, or cuda.h's. */
+static bool is_tensor_map(const ons__type* type) {
+  return type->kind == ONS__TYPE_NAME &&
+         (is_in_ons(type, "tensor_map") || is_global_name(type, "CUtensorMap") ||
+          is_global_name(type, "CUtensorMap_st"));
 }
 
 /* ---- dtypes ----------------------------------------------------------------------- */
@@ -290,12 +301,64 @@ static const char* set_view(const ons__type* view, ons__parameter* parameter) {
   return NULL;
 }
 
-/* Numbers that a caller can give as such; everything else by value is a block of bytes.
- */
+/* {T* data[N];} */
+static const char* set_pointers(const ons__type* table, ons__parameter* parameter) {
+  unsigned qualifiers = 0;
+  const ons__type* target = argument(table, 0);
+  int count = small_literal(argument(table, 1), ONS__POINTERS_MAX);
+  element found = {0};
+  if (!target || count < 1) {
+    return "declare it as ons::ptrs<T, N> with N from 1 to 512";
+  }
+  if (!find_element(unqualified(target, &qualifiers), &found)) {
+    return "an ons::ptrs takes elements of a type that tensors have";
+  }
+  parameter->kind = ONS_PARAMETER_POINTERS;
+  parameter->dtype = found.dtype;
+  parameter->alternative = found.alternative;
+  parameter->is_const = (qualifiers & ONS__QUALIFIER_CONST) != 0;
+  parameter->item_count = (uint16_t)count;
+  parameter->size_bytes = 8 * (uint32_t)count;
+  parameter->align_bytes = 8;
+  return NULL;
+}
+
+static const char* set_tensor_map(ons__parameter* parameter) {
+  parameter->kind = ONS_PARAMETER_TENSOR_MAP;
+  parameter->size_bytes = ONS_TENSOR_MAP_BYTES;
+  parameter->align_bytes = 64;
+  return NULL;
+}
+
+/* Numbers that a caller can give as such. */
 static bool is_number(DLDataType dtype) {
   if (dtype.lanes != 1 || dtype.bits > 64) return false;
-  return dtype.code == kDLBool || dtype.code == kDLInt || dtype.code == kDLUInt ||
-         dtype.code == kDLFloat || dtype.code == kDLBfloat;
+  switch (dtype.code) {
+    case kDLBool:
+    case kDLInt:
+    case kDLUInt:
+    case kDLFloat:
+    case kDLBfloat:
+    case kDLFloat8_e4m3fn:
+    case kDLFloat8_e4m3fnuz:
+    case kDLFloat8_e5m2:
+    case kDLFloat8_e5m2fnuz:
+      return true;
+    default:
+      return false;
+  }
+}
+
+static bool is_vector(DLDataType dtype) {
+  if (dtype.code == kDLComplex) return true;
+  DLDataType lane = {dtype.code, dtype.bits, 1};
+  return dtype.lanes > 1 && is_number(lane);
+}
+
+static ons_parameter_kind value_kind(const element* found) {
+  if (found->size_bytes && is_number(found->dtype)) return ONS_PARAMETER_SCALAR;
+  if (found->size_bytes && is_vector(found->dtype)) return ONS_PARAMETER_VECTOR;
+  return ONS_PARAMETER_STRUCT;
 }
 
 static const char* set_value(const ons__type* type, ons__parameter* parameter) {
@@ -303,9 +366,8 @@ static const char* set_value(const ons__type* type, ons__parameter* parameter) {
   if (is_builtin(type, "void")) return kDeclareAnother;
   if (is_builtin(type, "decltype(nullptr)")) found.size_bytes = found.align_bytes = 8;
   (void)find_element(type, &found);
-  bool is_scalar = found.size_bytes && is_number(found.dtype);
-  parameter->kind = is_scalar ? ONS_PARAMETER_SCALAR : ONS_PARAMETER_STRUCT;
-  if (is_scalar) parameter->dtype = found.dtype;
+  parameter->kind = value_kind(&found);
+  if (parameter->kind != ONS_PARAMETER_STRUCT) parameter->dtype = found.dtype;
   parameter->size_bytes = found.size_bytes;
   parameter->align_bytes = found.align_bytes;
   return NULL;
@@ -325,7 +387,10 @@ static const char* set_parameter(const ons__type* type, ons__parameter* paramete
     case ONS__TYPE_BUILTIN:
     case ONS__TYPE_NAME:
     case ONS__TYPE_TEMPLATE:
-      return is_view(plain) ? set_view(plain, parameter) : set_value(plain, parameter);
+      if (is_instance_of(plain, "view")) return set_view(plain, parameter);
+      if (is_instance_of(plain, "ptrs")) return set_pointers(plain, parameter);
+      if (is_tensor_map(plain)) return set_tensor_map(parameter);
+      return set_value(plain, parameter);
     default:
       return kDeclareAnother;
   }

@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { ONS__POINTERS_MAX = 512 }; /* in one ons::ptrs: all of a parameter block */
+
 typedef struct ons__parameter {
   ons_parameter_kind kind;
   DLDataType dtype;       /* bits 0: no DLPack type (void, structs) */
@@ -18,6 +20,7 @@ typedef struct ons__parameter {
                      its `dtype` and `alternative` ask for raw bytes, uint8 or int8 */
   uint8_t ndim;   /* of a view */
   uint8_t index_bits;  /* of a view: 32 or 64 */
+  uint16_t item_count; /* of ons::ptrs */
   uint32_t size_bytes; /* 0: unknown (a struct) until the driver tells */
   uint32_t align_bytes;
   char* type; /* C++ spelling, "const float*" */

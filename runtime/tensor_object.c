@@ -1,5 +1,4 @@
-#include <onstream/tensor.h>
-#include <stdatomic.h>
+#include "runtime/tensor_object.h"
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -7,20 +6,14 @@
 #include "runtime/base/versioned.h"
 #include "runtime/join.h"
 #include "runtime/retire.h"
-#include "runtime/runtime.h"
 #include "runtime/tensor.h"
 
-struct ons_tensor {
-  atomic_size_t reference_count;
-  ons_runtime* runtime;                /* retained up to the last release */
-  ons__device_entry* entry;            /* NULL: host memory */
-  DLManagedTensorVersioned* versioned; /* one of these two */
-  DLManagedTensor* legacy;
-  void* stream;          /* the home stream */
-  void* producer_stream; /* with ONS_TENSOR_PRODUCER_STREAM */
-  uint64_t capture_id;   /* that the tensor was made in; 0: none */
-  uint32_t flags;
-};
+uint64_t ons__thread_number(void) {
+  static atomic_uint_fast64_t last;
+  static _Thread_local uint64_t mine;
+  if (mine == 0) mine = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+  return mine;
+}
 
 /* ---- creation --------------------------------------------------------------------- */
 
@@ -92,15 +85,45 @@ static ons_status find_device(ons_runtime* runtime, const DLTensor* dltensor,
   return ons__runtime_device(runtime, dltensor->device, out_entry, error);
 }
 
-static ons_status join_on_the_way_in(ons_tensor* tensor, ons_error* error) {
+/* What the producer's event stands for is outside of every capture. */
+static ons_status wait_for_event(const ons_tensor* tensor, void* home, void* event,
+                                 const ons__capture_info* info, ons_error* error) {
+  ons__device* device = tensor->entry->device;
+  if (info->state != ONS__CAPTURE_NONE) {
+    return ons__error_set(error, ONS_STATUS_CAPTURE,
+                          "stream %p cannot wait for an event of the tensor's producer: "
+                          "it is part of a capture, which is untouched; import the "
+                          "tensor before",
+                          home);
+  }
+  return device->backend->ops->caller_event_wait(device, event, home, false, error);
+}
+
+static ons_status join_on_the_way_in(ons_tensor* tensor, void* event, ons_error* error) {
   ons__capture_info info;
-  ons_status status =
-      ons__stream_capture(tensor->entry->device, tensor->stream, &info, error);
+  void* home = ons__tensor_home(tensor);
+  ons_status status = ons__stream_capture(tensor->entry->device, home, &info, error);
   if (status) return status;
   tensor->capture_id = info.id;
+  if (event) status = wait_for_event(tensor, home, event, &info, error);
+  if (status) return status;
   if (tensor->flags & ONS_TENSOR_ORDERED) return ONS_STATUS_OK;
   if (!ONS__DOES(TENSOR_JOIN_IN)) return ONS_STATUS_OK;
-  return ons__stream_join(tensor->entry, tensor->stream, tensor->producer_stream, error);
+  return ons__stream_join(tensor->entry, home, tensor->producer_stream, error);
+}
+
+static void describe(ons_tensor* tensor, const DLTensor* given) {
+  DLTensor* mine = &tensor->dltensor;
+  *mine = *given;
+  bool is_nothing = !given->data || ons__tensor_is_empty(given);
+  mine->data = is_nothing ? NULL : (char*)given->data + given->byte_offset;
+  mine->byte_offset = 0;
+  if (given->ndim == 0) mine->shape = mine->strides = NULL; /* whatever they point at */
+  if (given->ndim == 0 || given->strides) return;
+  for (int32_t i = 0; i < given->ndim; ++i) {
+    tensor->strides[i] = ons__tensor_stride(given, i);
+  }
+  mine->strides = tensor->strides;
 }
 
 ons_status ons_tensor_create(ons_runtime* runtime, const ons_tensor_options* options,
@@ -123,23 +146,28 @@ ons_status ons_tensor_create(ons_runtime* runtime, const ons_tensor_options* opt
   if (!status) status = find_device(runtime, dltensor, local.flags, &entry, error);
   if (status) return status;
 
-  ons_tensor* tensor = ons__alloc(runtime->settings.allocator, sizeof(*tensor));
+  size_t strides_bytes =
+      dltensor->strides ? 0 : (size_t)dltensor->ndim * sizeof(int64_t);
+  ons_tensor* tensor =
+      ons__alloc(runtime->settings.allocator, sizeof(*tensor) + strides_bytes);
   if (!tensor) return ons__error_no_memory(error);
   bool is_given = local.flags & ONS_TENSOR_STREAM;
   *tensor = (ons_tensor){.runtime = runtime,
                          .entry = entry,
                          .versioned = local.versioned,
                          .legacy = local.legacy,
-                         .stream = is_given ? local.stream : local.producer_stream,
                          .producer_stream = local.producer_stream,
                          .flags = local.flags};
   atomic_init(&tensor->reference_count, 1);
+  atomic_init(&tensor->stream, is_given ? local.stream : local.producer_stream);
+  atomic_init(&tensor->thread, ons__thread_number());
+  describe(tensor, dltensor);
   if (local.versioned && (local.versioned->flags & DLPACK_FLAG_BITMASK_READ_ONLY)) {
     tensor->flags |= ONS_TENSOR_READ_ONLY;
   }
   if (entry) {
     ons__retire_poll(&entry->retire);
-    status = join_on_the_way_in(tensor, error);
+    status = join_on_the_way_in(tensor, local.event, error);
   }
   if (status) {
     ons__free(runtime->settings.allocator, tensor);
@@ -153,7 +181,7 @@ ons_status ons_tensor_create(ons_runtime* runtime, const ons_tensor_options* opt
 /* ---- what is in it ---------------------------------------------------------------- */
 
 const DLTensor* ons_tensor_dltensor(const ons_tensor* tensor) {
-  return tensor->versioned ? &tensor->versioned->dl_tensor : &tensor->legacy->dl_tensor;
+  return &tensor->dltensor;
 }
 
 void ons_tensor_arg(const ons_tensor* tensor, ons_arg* out_arg) {
@@ -163,7 +191,7 @@ void ons_tensor_arg(const ons_tensor* tensor, ons_arg* out_arg) {
   *out_arg = (ons_arg){.kind = ONS_ARG_TENSOR,
                        .flags = flags,
                        .value.tensor = ons_tensor_dltensor(tensor),
-                       .stream = tensor->stream};
+                       .stream = ons__tensor_home(tensor)};
 }
 
 /* ---- release ---------------------------------------------------------------------- */
@@ -197,7 +225,8 @@ static void retire(void* object) {
   /* Without memory for that it is kept for ever, as it may still be in use. */
   if (ons__retire_reserve(list, &again, 1, &retired, NULL)) return;
   ons__capture_info info;
-  ons_status status = ons__stream_capture(device, tensor->stream, &info, NULL);
+  void* home = ons__tensor_home(tensor);
+  ons_status status = ons__stream_capture(device, home, &info, NULL);
   if (status || info.state == ONS__CAPTURE_ELSEWHERE) {
     ons__retire_defer(list, retired);
     return;
@@ -208,7 +237,7 @@ static void retire(void* object) {
     retired->objects[0].release = destroy;
   }
   status = info.state == ONS__CAPTURE_NONE
-               ? ons__retire_commit(list, retired, tensor->stream, NULL)
+               ? ons__retire_commit(list, retired, home, NULL)
                : ons__retire_to_graph(list, retired, info.graph, NULL);
   if (status) {
     retired->objects[0].release = retire;
@@ -237,7 +266,8 @@ void ons_tensor_release(ons_tensor* tensor) {
 static bool may_return_now(const ons_tensor* tensor, void* producer_stream,
                            const ons__capture_info* info) {
   if (info->state == ONS__CAPTURE_ACTIVE && ONS__DOES(TENSOR_CAPTURE)) return false;
-  return !(tensor->flags & ONS_TENSOR_PRODUCER_STREAM) || !ONS__DOES(TENSOR_SAME_STREAM) ||
+  return !(tensor->flags & ONS_TENSOR_PRODUCER_STREAM) ||
+         !ONS__DOES(TENSOR_SAME_STREAM) ||
          ons__streams_match(producer_stream, tensor->producer_stream);
 }
 
@@ -260,12 +290,12 @@ ons_status ons_tensor_release_to(ons_tensor* tensor, void* producer_stream,
     ons_tensor_release(tensor);
     return ONS_STATUS_OK;
   }
+  void* home = ons__tensor_home(tensor);
   ons__capture_info info;
-  ons_status status =
-      ons__stream_capture(tensor->entry->device, tensor->stream, &info, error);
+  ons_status status = ons__stream_capture(tensor->entry->device, home, &info, error);
   if (status) return status;
   if (ONS__DOES(TENSOR_JOIN_BACK)) {
-    status = ons__stream_join(tensor->entry, producer_stream, tensor->stream, error);
+    status = ons__stream_join(tensor->entry, producer_stream, home, error);
   }
   if (status) return status;
   /* Other owners may put more work on the home stream, behind what was waited for. */

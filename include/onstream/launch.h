@@ -36,7 +36,13 @@ typedef enum ons_parameter_kind {
   ONS_PARAMETER_VIEW =
       2, /* ons::view<T, N, Index>: a tensor of rank `ndim`, any strides */
   ONS_PARAMETER_SCALAR = 3, /* a number of type `dtype` */
-  ONS_PARAMETER_STRUCT = 4 /* any other type by value: `size_bytes` bytes, 0 if unknown */
+  ONS_PARAMETER_STRUCT =
+      4, /* any other type by value: `size_bytes` bytes, 0 if unknown */
+  ONS_PARAMETER_VECTOR = 5,   /* `dtype` by value, of several lanes or complex: a list of
+                                 numbers, or their bytes */
+  ONS_PARAMETER_POINTERS = 6, /* ons::ptrs<T, N>: a list of `item_count` dense tensors */
+  ONS_PARAMETER_TENSOR_MAP = 7 /* ons::tensor_map, CUtensorMap: ONS_ARG_TENSOR_MAP, or
+                                  the bytes of an encoded one */
 } ons_parameter_kind;
 
 typedef struct ons_parameter {
@@ -50,6 +56,7 @@ typedef struct ons_parameter {
   uint32_t index_bits; /* of a view: 32 or 64, else 0 */
   const char* name;    /* as spelt in the source, or NULL; borrowed from the kernel */
   const char* type;    /* C++ spelling; borrowed from the kernel */
+  uint32_t item_count; /* of ONS_PARAMETER_POINTERS, else 0 */
 } ons_parameter;
 
 /* How many parameters the kernel declares. Known once the kernel has been prepared on any
@@ -84,6 +91,31 @@ ONS_API ONS_NODISCARD ons_status
 ons_kernel_get_attributes(ons_kernel* kernel, DLDevice device,
                           ons_kernel_attributes* out_attributes, ons_error* error);
 
+/* How much of a GPU's multiprocessor blocks of a size occupy. */
+typedef struct ons_occupancy {
+  uint32_t struct_size; /* sizeof(ons_occupancy), set by the caller */
+  uint32_t blocks_per_multiprocessor; /* that run at a time */
+  uint32_t threads_per_multiprocessor; /* the most there can be, of any kernel */
+  uint32_t multiprocessor_count;
+} ons_occupancy;
+
+/* Prepares the kernel on `device` where needed. A cooperative launch has at most
+ * blocks_per_multiprocessor * multiprocessor_count blocks. Errors: as ons_kernel_prepare;
+ * ARGUMENT_VALUE for blocks that the kernel cannot have, UNSUPPORTED on the CPU. */
+ONS_API ONS_NODISCARD ons_status ons_kernel_occupancy(ons_kernel* kernel, DLDevice device,
+                                                      uint32_t block_threads,
+                                                      uint32_t shared_bytes,
+                                                      ons_occupancy* out_occupancy,
+                                                      ons_error* error);
+
+/* The block size with which the most threads of the kernel run at a time, up to `limit`
+ * (0: the kernel's own), and the fewest such blocks that fill the device. On the CPU a
+ * size that the thread loop runs well with, and the number of its threads. Errors: as
+ * ons_kernel_prepare; ARGUMENT_VALUE for shared memory that no block can have. */
+ONS_API ONS_NODISCARD ons_status ons_kernel_max_potential_block_size(
+    ons_kernel* kernel, DLDevice device, uint32_t shared_bytes, uint32_t limit,
+    uint32_t* out_grid_blocks, uint32_t* out_block_threads, ons_error* error);
+
 /* ---- arguments -------------------------------------------------------------------- */
 
 typedef enum ons_arg_kind {
@@ -95,8 +127,13 @@ typedef enum ons_arg_kind {
   ONS_ARG_BOOL = 5,   /* value.i, 0 or 1 */
   ONS_ARG_BYTES =
       6, /* value.bytes, size_bytes of them, copied into the parameter as they are */
-  ONS_ARG_PENDING = 7 /* a tensor whose producer still has to be asked; only for
-                         ons_launch_resolve */
+  ONS_ARG_PENDING = 7, /* a tensor whose producer still has to be asked; only for
+                          ons_launch_resolve */
+  ONS_ARG_LIST = 8, /* value.items, item_count of them: the tensors (or nulls) of an
+                       ons::ptrs, each with its own flags and stream; the numbers of a
+                       vector; real and imaginary part of a complex number */
+  ONS_ARG_TENSOR_MAP = 9 /* value.tensor, to be encoded as `tensor_map` says; in all else
+                            a tensor like any */
 } ons_arg_kind;
 
 typedef enum ons_arg_flags {
@@ -118,6 +155,43 @@ typedef enum ons_arg_flags {
   ONS_ARG_REQUIRES_GRAD = 1u << 4
 } ons_arg_flags;
 
+enum { ONS_TENSOR_MAP_BYTES = 128, ONS_TENSOR_MAP_RANK_MAX = 5 };
+
+typedef enum ons_tensor_map_swizzle {
+  ONS_SWIZZLE_NONE = 0,
+  ONS_SWIZZLE_32B = 1,
+  ONS_SWIZZLE_64B = 2,
+  ONS_SWIZZLE_128B = 3
+} ons_tensor_map_swizzle;
+
+typedef enum ons_tensor_map_l2 {
+  ONS_L2_PROMOTION_NONE = 0,
+  ONS_L2_PROMOTION_64B = 1,
+  ONS_L2_PROMOTION_128B = 2,
+  ONS_L2_PROMOTION_256B = 3
+} ons_tensor_map_l2;
+
+typedef enum ons_tensor_map_flags {
+  ONS_TENSOR_MAP_WRITE = 1u << 0,   /* the kernel writes through it */
+  ONS_TENSOR_MAP_FILL_NAN = 1u << 1 /* elements out of bounds read as NaN, not 0 */
+} ons_tensor_map_flags;
+
+/* How a tensor becomes a tensor map (TMA's descriptor, in tiled mode). In the tensor's
+ * own order of dimensions: the last is the innermost. The map is encoded anew by each
+ * launch, from the memory that the tensor has then. */
+typedef struct ons_tensor_map {
+  uint32_t struct_size; /* sizeof(ons_tensor_map) */
+  uint32_t flags;       /* ons_tensor_map_flags */
+  uint32_t rank;        /* of the tensor: 1 to ONS_TENSOR_MAP_RANK_MAX */
+  uint32_t swizzle;     /* ons_tensor_map_swizzle */
+  uint32_t l2;          /* ons_tensor_map_l2 */
+  uint32_t box[ONS_TENSOR_MAP_RANK_MAX];   /* elements that one copy moves: 1 to 256 */
+  uint32_t steps[ONS_TENSOR_MAP_RANK_MAX]; /* between them, in elements; 0 is 1 */
+} ons_tensor_map;
+
+#define ONS_TENSOR_MAP_INIT \
+  { sizeof(ons_tensor_map), 0, 0, 0, 0, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0} }
+
 /* One argument. The struct is fixed: arrays of it are passed. Tensors are borrowed for
  * the call. Their memory is used until the device is past the launch: for memory that its
  * producer reuses in the order of the launch stream nothing needs to be done; other
@@ -132,9 +206,14 @@ typedef struct ons_arg {
     uint64_t u;
     double f;
     const void* bytes;
+    const struct ons_arg* items;
   } value;
-  void* stream;      /* with ONS_ARG_STREAM_KNOWN: the native handle (CUstream) */
-  size_t size_bytes; /* of ONS_ARG_BYTES */
+  void* stream; /* with ONS_ARG_STREAM_KNOWN: the native handle (CUstream) */
+  union {
+    size_t size_bytes;                /* of ONS_ARG_BYTES */
+    size_t item_count;                /* of ONS_ARG_LIST */
+    const ons_tensor_map* tensor_map; /* of ONS_ARG_TENSOR_MAP */
+  };
 } ons_arg;
 
 /* ---- launches --------------------------------------------------------------------- */
@@ -146,7 +225,11 @@ typedef enum ons_launch_flags {
   /* `device` is given; else that of the first tensor in GPU memory, else the CPU. */
   ONS_LAUNCH_DEVICE = 1u << 1,
   /* Return NOT_READY instead of compiling or loading. */
-  ONS_LAUNCH_NO_COMPILE = 1u << 2
+  ONS_LAUNCH_NO_COMPILE = 1u << 2,
+  /* `grid` counts threads: each axis is divided by the block's, rounded up, and so the
+     kernel checks its range. A block of {0, 0, 0} then stands for {n, 1, 1}, with n from
+     ons_kernel_max_potential_block_size, which is remembered. */
+  ONS_LAUNCH_THREADS = 1u << 3
 } ons_launch_flags;
 
 /* What is done about arguments whose producers work on other streams than the launch
@@ -214,6 +297,31 @@ typedef struct ons_launch_graph {
 #define ONS_LAUNCH_GRAPH_INIT \
   { sizeof(ons_launch_graph), 0, 0, 0, 0, 0 }
 
+typedef enum ons_launch_attributes_flags {
+  /* All blocks of the grid run at a time, so that they may wait for each other. A grid
+     that is too large for that is refused. */
+  ONS_ATTRIBUTES_COOPERATIVE = 1u << 0,
+  /* The kernel may begin before the one ahead of it in the stream has ended, if that one
+     allows it, and waits for it by itself (griddepcontrol.wait). The kernel ahead may be
+     anybody's: nothing else orders the two. */
+  ONS_ATTRIBUTES_PROGRAMMATIC = 1u << 1,
+  ONS_ATTRIBUTES_PRIORITY = 1u << 2, /* `priority` is given */
+  ONS_ATTRIBUTES_CARVEOUT = 1u << 3  /* `carveout_percent` is given */
+} ons_launch_attributes_flags;
+
+/* What a launch may ask for beyond its configuration. On the CPU, where there are neither
+ * clusters nor cooperative launches, the other three are without effect. */
+typedef struct ons_launch_attributes {
+  uint32_t struct_size; /* sizeof(ons_launch_attributes) */
+  uint32_t flags;       /* ons_launch_attributes_flags */
+  uint32_t cluster[3];  /* in blocks, each a divisor of the grid's; {0, 0, 0}: none */
+  int32_t priority;     /* as of CUDA streams: the lower, the sooner */
+  uint32_t carveout_percent; /* 0 to 100 of the L1 cache as shared memory; a hint */
+} ons_launch_attributes;
+
+#define ONS_LAUNCH_ATTRIBUTES_INIT \
+  { sizeof(ons_launch_attributes), 0, {0, 0, 0}, 0, 0 }
+
 typedef struct ons_launch {
   uint32_t struct_size;  /* sizeof(ons_launch) */
   uint32_t flags;        /* ons_launch_flags */
@@ -229,12 +337,13 @@ typedef struct ons_launch {
   size_t retained_count;
   ons_launch_graph* graph;         /* launch into this graph; NULL: on a stream */
   const ons_launch_events* events; /* NULL: none */
+  const ons_launch_attributes* attributes; /* NULL: none */
 } ons_launch;
 
 #define ONS_LAUNCH_INIT                                                                  \
   {                                                                                      \
     sizeof(ons_launch), 0, {1, 1, 1}, {1, 1, 1}, 0, 0, 0, {(DLDeviceType)0, 0}, 0, 0, 0, \
-        0                                                                                \
+        0, 0                                                                             \
   }
 
 /* Launches `kernel` on the arguments. On a CPU the launch is complete on return; on a GPU

@@ -20,10 +20,17 @@ typedef struct ons_header {
   const char* content;
 } ons_header;
 
+typedef enum ons_module_flags {
+  /* For finding errors, at a cost for each launch: indices of ons::view and ons::ptrs are
+     checked in the kernel (ONS_CHECK is defined), and arguments that certainly share
+     memory are refused where one is declared __restrict__ and one is written. */
+  ONS_MODULE_CHECK = 1u << 0
+} ons_module_flags;
+
 /* All pointers are borrowed for the call and copied. */
 typedef struct ons_module_options {
   uint32_t struct_size; /* sizeof(ons_module_options) */
-  uint32_t reserved;    /* 0 */
+  uint32_t flags;       /* ons_module_flags */
   const char* name;     /* the file name shown in diagnostics; NULL: "kernel.cu" */
   const char* const*
       options; /* spelt as for NVRTC. -DNAME[=VALUE], -UNAME, -IDIR, -include FILE and
@@ -71,6 +78,71 @@ ONS_API ONS_NODISCARD ons_status ons_module_prepare(ons_module* module, DLDevice
 /* The kernel names found in the source, without compiling: `index` from 0; NULL past the
  * end. Templates are listed by their bare name. Borrowed; valid as long as the module. */
 ONS_API const char* ons_module_kernel_name(const ons_module* module, size_t index);
+
+/* ---- variables --------------------------------------------------------------------- */
+
+typedef struct ons_tensor ons_tensor; /* of <onstream/tensor.h> */
+
+/* A __device__ or __constant__ variable of the source ("table", "ns::table") as a tensor
+ * on `stream`, its home stream (a native handle; on the CPU it is not looked at). Compiles
+ * and loads where needed, as ons_module_prepare does. The caller owns |out_tensor|, which
+ * keeps the code on the CPU loaded; on a GPU that stays anyway.
+ *
+ * The shape is that of the variable's array type; vectors like float4 have a dimension of
+ * their own, pointers are uint64, and other classes are bytes in a last dimension.
+ * __constant__ and const variables are read-only for kernels. A kernel that uses the
+ * variable by its name is not seen to do so: launch it on the home stream, or order it.
+ *
+ * Each device has a variable of its own, and so has each template instance (they are
+ * compiled one by one): this one is what kernels that are no templates use. Errors: as
+ * ons_module_prepare; NOT_FOUND (lists the variables there are). */
+ONS_API ONS_NODISCARD ons_status ons_module_global(ons_module* module, DLDevice device,
+                                                   const char* name, void* stream,
+                                                   ons_tensor** out_tensor,
+                                                   ons_error* error);
+
+/* The names of the variables found in the source: `index` from 0; NULL past the end.
+ * Borrowed; valid as long as the module. */
+ONS_API const char* ons_module_global_name(const ons_module* module, size_t index);
+
+/* ---- templates --------------------------------------------------------------------- */
+
+/* What the arguments of a call tell of a template's parameters, as the source declares
+ * them: for choosing the instance to launch. `const T*` and ons::view<T, N, Index> are
+ * looked into, ons::ptrs<T, N> as well. */
+typedef enum ons_deduction_kind {
+  ONS_DEDUCTION_DTYPE = 1, /* a type: that of the tensor's elements */
+  ONS_DEDUCTION_RANK = 2,  /* an integer: its number of dimensions */
+  ONS_DEDUCTION_INDEX = 3, /* a type: int where all its offsets fit, else long long */
+  ONS_DEDUCTION_COUNT = 4  /* an integer: how many tensors the list has */
+} ons_deduction_kind;
+
+typedef struct ons_template_parameter {
+  uint32_t struct_size; /* sizeof(ons_template_parameter), set by the caller */
+  uint32_t is_type;     /* declared typename or class; else a value */
+  uint32_t has_default;
+  const char* name; /* NULL where it has none, or is a pack; borrowed from the module */
+} ons_template_parameter;
+
+typedef struct ons_deduction {
+  uint32_t struct_size; /* sizeof(ons_deduction), set by the caller */
+  ons_deduction_kind kind;
+  uint32_t template_parameter; /* from 0 */
+  uint32_t argument;           /* from 0 */
+} ons_deduction;
+
+/* Of the template kernel `name`, "scale": its `index`-th parameter or deduction. 0 past
+ * the end, for unknown and for overloaded kernels, else 1. */
+ONS_API int ons_module_template_parameter(const ons_module* module, const char* name,
+                                          size_t index,
+                                          ons_template_parameter* out_parameter);
+ONS_API int ons_module_template_deduction(const ons_module* module, const char* name,
+                                          size_t index, ons_deduction* out_deduction);
+
+/* The name of a kernel's parameter, as spelt in the source. NULL past the end, and where
+ * it has none. Borrowed; valid as long as the module. */
+ONS_API const char* ons_module_parameter_name(const ons_module* module, const char* name,
+                                              size_t index);
 
 /* Gets a kernel by its C++ name expression: "axpy", "ns::axpy", "scale<float, 4>". The
  * caller owns |out_kernel|. Nothing is compiled yet. A name that occurs nowhere in the

@@ -11,6 +11,9 @@
  * ONS_ORDER_JOIN. Whoever uses the memory by other means, or under ONS_ORDER_TRUST, makes
  * the home stream wait for that use (ons_stream_wait) before the release.
  *
+ * The per-thread default stream (2) as home stream is that of the thread that creates the
+ * tensor; other threads use the legacy default stream, which it waits for, in its place.
+ *
  * The home stream must exist for as long as the tensor. Where the tensor is released
  * while a capture of that stream is under way that began after the tensor was made, the
  * stream must outlive the captured graph too. */
@@ -55,10 +58,12 @@ typedef struct ons_tensor_options {
   DLManagedTensor* legacy;
   void* stream; /* native handles; on CUDA 0 and 1 are the legacy stream */
   void* producer_stream;
+  void* event; /* of the device's platform, or NULL: the home stream waits for it; with
+                  ONS_TENSOR_ORDERED */
 } ons_tensor_options;
 
 #define ONS_TENSOR_OPTIONS_INIT \
-  { sizeof(ons_tensor_options), 0, 0, 0, 0, 0 }
+  { sizeof(ons_tensor_options), 0, 0, 0, 0, 0, 0 }
 
 /* Takes the managed tensor over, which is the caller's still when this fails. The home
  * stream waits for the producer's where they differ. Legal in capture: both streams must
@@ -92,11 +97,74 @@ ONS_API ONS_NODISCARD ons_status ons_tensor_release_to(ons_tensor* tensor,
                                                        void* producer_stream,
                                                        ons_error* error);
 
-/* The tensor; borrowed, valid as long as `tensor`. */
+/* The tensor; borrowed, valid as long as `tensor`. Strides are filled in, and the offset is
+ * part of the address, which is NULL where there are no elements. */
 ONS_API const DLTensor* ons_tensor_dltensor(const ons_tensor* tensor);
 
 /* The tensor as an argument of launches, on its home stream. Borrowed likewise. */
 ONS_API void ons_tensor_arg(const ons_tensor* tensor, ons_arg* out_arg);
+
+/* Makes `stream` the home stream: it waits for all that the old one holds. For host
+ * memory nothing is done. Not while another thread uses the tensor. Errors: CAPTURE with
+ * nothing touched, as for a creation; DEVICE. */
+ONS_API ONS_NODISCARD ons_status ons_tensor_move(ons_tensor* tensor, void* stream,
+                                                 ons_error* error);
+
+/* ---- handing a tensor on ------------------------------------------------------------ */
+
+typedef enum ons_export_flags {
+  /* The consumer works on `consumer_stream`: it waits for all that the home stream holds
+     now, and the home stream will wait for what it holds when the consumer deletes the
+     view. Without the flag both are left to the consumer. */
+  ONS_EXPORT_ORDERED = 1u << 0,
+  /* The view is of a copy that was made for this consumer. */
+  ONS_EXPORT_COPIED = 1u << 1
+} ons_export_flags;
+
+/* A view of the tensor for another library, with a reference to it. The view is of this
+ * header's version of DLPack, and says truthfully whether it is read-only or copied; its
+ * owner may lower the minor version, or name the device as the consumer knows it. Its
+ * deleter may be called in any thread; with ONS_EXPORT_ORDERED `consumer_stream` must
+ * exist until then. Where a capture keeps the home stream from waiting for it, the
+ * memory is kept instead until `consumer_stream`, or the graph that it is captured into,
+ * is done with it.
+ *
+ * The stream is not looked at for host memory. Legal in capture as a creation is. Errors:
+ * UNSUPPORTED for tensors that require grad, which only their own library follows; CAPTURE
+ * with nothing touched; INVALID_ARGUMENT, DEVICE, OUT_OF_MEMORY. */
+ONS_API ONS_NODISCARD ons_status ons_tensor_export(ons_tensor* tensor,
+                                                   void* consumer_stream, uint32_t flags,
+                                                   DLManagedTensorVersioned** out_view,
+                                                   ons_error* error);
+
+/* The same for consumers of DLPack before version 1.0, whose views have no flags:
+ * read-only tensors are UNSUPPORTED. */
+ONS_API ONS_NODISCARD ons_status ons_tensor_export_legacy(
+    ons_tensor* tensor, void* consumer_stream, uint32_t flags, DLManagedTensor** out_view,
+    ons_error* error);
+
+/* Blocks until the device is past all that the home stream holds: the host may then read
+ * managed memory. Harms no capture; CAPTURE where the home stream is part of one. Returns
+ * at once for plain and pinned host memory, whose users say themselves when it is ready. */
+ONS_API ONS_NODISCARD ons_status ons_tensor_wait(ons_tensor* tensor, ons_error* error);
+
+/* A copy in plain host memory: dense, aligned to 64 bytes, of its own owner. For memory on
+ * a device it comes after all that the home stream holds, and blocks until it is there.
+ * Errors: those of ons_tensor_wait; UNSUPPORTED for elements of less than a byte that are
+ * not dense; OUT_OF_MEMORY. */
+ONS_API ONS_NODISCARD ons_status ons_tensor_copy_to_host(ons_tensor* tensor,
+                                                         ons_tensor** out_copy,
+                                                         ons_error* error);
+
+/* For protocols that hand over an event (Arrow's): one of the device's platform, behind
+ * all that the home stream holds now. `*out_event` is its native handle; `*out_token`
+ * is given back with ons_tensor_event_give when nobody waits for it any more, in any
+ * thread, before the reference to the tensor. Host memory has no events: both are NULL.
+ * CAPTURE where the home stream is being captured. */
+ONS_API ONS_NODISCARD ons_status ons_tensor_event_take(ons_tensor* tensor,
+                                                       void** out_event, void** out_token,
+                                                       ons_error* error);
+ONS_API void ons_tensor_event_give(ons_tensor* tensor, void* token);
 
 ONS_END_DECLS
 

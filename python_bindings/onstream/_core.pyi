@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, final
+from typing import Any, Literal, TypedDict, final
 
 from typing_extensions import Self
 
@@ -34,11 +34,17 @@ _Device = Any
 # A native handle (of an event, a graph, a node), or a library's object that has one.
 _Handle = Any
 _Order = Literal["join", "strict", "trust"]
+_Block = _Extents | Literal["auto"]
 _Key = (
-    tuple[_Extents, _Extents]
-    | tuple[_Extents, _Extents, int]
-    | tuple[_Extents, _Extents, int, _Stream]
+    tuple[_Extents, _Block]
+    | tuple[_Extents, _Block, int]
+    | tuple[_Extents, _Block, int, _Stream]
 )
+
+class _Occupancy(TypedDict):
+    blocks: int
+    fraction: float
+    multiprocessors: int
 
 @final
 class Module:
@@ -58,6 +64,7 @@ class Module:
     def __getitem__(self, name: str, /) -> Kernel: ...
     def __dir__(self) -> list[str]: ...
     def prepare(self, device: _Device = ...) -> str: ...
+    def global_(self, name: str, device: _Device = ..., stream: _Stream = ...) -> Tensor: ...
 
 @final
 class Kernel:
@@ -70,8 +77,8 @@ class Kernel:
         self,
         args: Iterable[Any],
         *,
-        grid: _Extents,
-        block: _Extents,
+        grid: _Extents | None = ...,
+        block: _Block,
         shared: int = ...,
         stream: _Stream = ...,
         order: _Order | None = ...,
@@ -80,6 +87,12 @@ class Kernel:
         wait: _Handle | Sequence[_Handle] | None = ...,
         signal: _Handle | Sequence[_Handle] | None = ...,
         external: bool = ...,
+        threads: _Extents | None = ...,
+        cluster: _Extents | None = ...,
+        cooperative: bool = ...,
+        programmatic: bool = ...,
+        priority: int | None = ...,
+        carveout: int | None = ...,
     ) -> Any: ...
     def update_node(
         self,
@@ -87,12 +100,19 @@ class Kernel:
         node: _Handle,
         args: Iterable[Any],
         *,
-        grid: _Extents,
-        block: _Extents,
+        grid: _Extents | None = ...,
+        block: _Block,
         shared: int = ...,
+        threads: _Extents | None = ...,
     ) -> None: ...
     def prepare(self, device: _Device = ...) -> None: ...
     def attributes(self, device: _Device = ...) -> dict[str, int]: ...
+    def occupancy(
+        self, block: _Extents, shared: int = ..., device: _Device = ...
+    ) -> _Occupancy: ...
+    def max_potential_block_size(
+        self, shared: int = ..., limit: int = ..., device: _Device = ...
+    ) -> tuple[int, int]: ...
 
 @final
 class Launcher:

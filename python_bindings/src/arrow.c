@@ -6,42 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arrow_abi.h"
 #include "binding.h"
-
-/* ---- the interface's structs, by Arrow's specification ---------------------------- */
-
-typedef struct arrow_schema {
-  const char* format;
-  const char* name;
-  const char* metadata;
-  int64_t flags;
-  int64_t n_children;
-  struct arrow_schema** children;
-  struct arrow_schema* dictionary;
-  void (*release)(struct arrow_schema*);
-  void* private_data;
-} arrow_schema;
-
-typedef struct arrow_array {
-  int64_t length;
-  int64_t null_count; /* -1: not counted */
-  int64_t offset;     /* in elements */
-  int64_t n_buffers;
-  int64_t n_children;
-  const void** buffers;
-  struct arrow_array** children;
-  struct arrow_array* dictionary;
-  void (*release)(struct arrow_array*);
-  void* private_data;
-} arrow_array;
-
-typedef struct arrow_device_array {
-  arrow_array array;
-  int64_t device_id;
-  int32_t device_type; /* as DLPack's */
-  void* sync_event;    /* the address of an event of the device's platform, or NULL */
-  int64_t reserved[3];
-} arrow_device_array;
 
 static void release_array(void* object) {
   arrow_device_array* moved = object;
@@ -58,21 +24,13 @@ static bool refuse(onspy_call* call, size_t index, PyObject* object, const char*
 }
 
 static bool dtype_of(const char* format, DLDataType* out_dtype) {
-  static const struct {
-    char format;
-    DLDataType dtype;
-  } known[] = {
-      {'c', {kDLInt, 8, 1}},    {'C', {kDLUInt, 8, 1}},   {'s', {kDLInt, 16, 1}},
-      {'S', {kDLUInt, 16, 1}},  {'i', {kDLInt, 32, 1}},   {'I', {kDLUInt, 32, 1}},
-      {'l', {kDLInt, 64, 1}},   {'L', {kDLUInt, 64, 1}},  {'e', {kDLFloat, 16, 1}},
-      {'f', {kDLFloat, 32, 1}}, {'g', {kDLFloat, 64, 1}},
-  };
-  if (format == NULL || format[0] == '\0' || format[1] != '\0') return false;
-  for (size_t i = 0; i < sizeof known / sizeof *known; ++i) {
-    if (known[i].format != format[0]) continue;
-    *out_dtype = known[i].dtype;
-    return true;
+#define COMPARE(text, dtype_code, dtype_bits)                  \
+  if (format != NULL && strcmp(format, text) == 0) {           \
+    *out_dtype = (DLDataType){(dtype_code), (dtype_bits), 1};  \
+    return true;                                               \
   }
+  ARROW_TYPES(COMPARE)
+#undef COMPARE
   return false;
 }
 

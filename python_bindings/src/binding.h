@@ -3,8 +3,10 @@
  *   module.c           the module, its state, its functions
  *   errors.c           the exception tree, ons_error -> exception
  *   module_object.c    onstream.Module
+ *   module_global.c    its variables
  *   kernel_object.c    onstream.Kernel
  *   launch_options.c   graphs and events of the caller
+ *   launch_attributes.c  clusters and the like; occupancy
  *   launcher.c         kernel[grid, block]
  *   fast_call.c        the call of it that most are, the hot path
  *   call.c             any call
@@ -19,6 +21,7 @@
  *   register.c         onstream.register_producer
  *   tensor_object.c    onstream.Tensor
  *   tensor_import.c    ... made of an array of another library
+ *   tensor_export*.c   ... as an array for others
  *   scalar.c, stream_arg.c, device_arg.c, dtype.c, output.c
  *
  * All functions need the GIL. Unless said otherwise, those that return bool or a pointer
@@ -485,10 +488,19 @@ ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
                                 const onspy_producer* producer, bool stream_given,
                                 void* stream, onspy_import* out_import);
 PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stream);
+/* An onstream.Tensor of the library's tensor, which it takes over (on failure too). Nobody
+ * is asked for a stream at its release. */
+PyObject* onspy_tensor_wrap(onspy_state* state, ons_tensor* tensor);
+/* The exchange table of the type. */
+bool onspy_tensor_table_add(onspy_state* state);
+void onspy_tensor_table_remove(const onspy_state* state);
 /* Fills args[index] from an onstream.Tensor. */
 bool onspy_call_tensor(onspy_call* call, size_t index, PyObject* object);
 /* Type 0 when it has been released. */
 DLDevice onspy_tensor_device(PyObject* object);
+/* Takes over a tensor that came from no other library; NULL when out of memory, and the
+ * tensor is released. */
+PyObject* onspy_tensor_wrap(onspy_state* state, ons_tensor* tensor);
 
 /* ---- outputs, dtypes, streams, devices -------------------------------------------- */
 
@@ -509,6 +521,9 @@ bool onspy_dtype_from_name(const char* name, DLDataType* out_dtype);
 bool onspy_dtype_from_typestr(const char* typestr, DLDataType* out_dtype);
 bool onspy_dtype_from_format(const char* format, Py_ssize_t item_bytes,
                              DLDataType* out_dtype);
+/* And back: false and NULL where there is none. */
+bool onspy_dtype_typestr(DLDataType dtype, char out_text[8]);
+const char* onspy_dtype_format(DLDataType dtype);
 
 /* Reads what is given as a stream. `*out_given` is false for None. Errors name |kernel|,
  * unless it is NULL. */
@@ -547,6 +562,24 @@ PyObject* onspy_target_call(onspy_kernel* kernel, const ons_launch* launch,
                             PyObject* objects);
 PyObject* onspy_kernel_update_node(PyObject* self, PyObject* args, PyObject* kwargs);
 
+/* The keywords of launch() and update_node() that say how many threads (borrowed; NULL:
+ * not given). */
+typedef struct onspy_config_args {
+  PyObject *grid, *threads, *block, *shared, *stream;
+} onspy_config_args;
+
+/* The same of launch attributes. */
+typedef struct onspy_attribute_args {
+  PyObject *cluster, *priority, *carveout;
+  int cooperative, programmatic;
+} onspy_attribute_args;
+
+/* Points |launch| at |out_attributes| where any are given. */
+bool onspy_attributes_parse(const onspy_kernel* kernel, const onspy_attribute_args* given,
+                            ons_launch* launch, ons_launch_attributes* out_attributes);
+PyObject* onspy_kernel_occupancy(PyObject* self, PyObject* args, PyObject* kwargs);
+PyObject* onspy_kernel_block_size(PyObject* self, PyObject* args, PyObject* kwargs);
+
 /* Reads device=: None takes the first GPU, else the CPU. */
 bool onspy_device_parse(onspy_state* state, PyObject* device, DLDevice* out_device);
 
@@ -555,10 +588,17 @@ bool onspy_device_parse(onspy_state* state, PyObject* device, DLDevice* out_devi
 PyObject* onspy_kernel_new(onspy_module* module, PyObject* name);
 /* Compiles where needed, without the GIL, and reads the signature. */
 bool onspy_kernel_prepare(onspy_kernel* kernel, DLDevice device);
+/* An int or up to three, the rest 1. */
+bool onspy_extents_parse(const onspy_kernel* kernel, PyObject* object, const char* what,
+                         uint32_t out_extents[3]);
+/* Fills a launch from a method's keywords. */
+bool onspy_config_parse(const onspy_kernel* kernel, const char* method,
+                        const onspy_config_args* given, ons_launch* out_launch);
 /* Fills a launch from kernel[...]'s parts; |shared| and |stream| may be NULL. */
 bool onspy_launch_parse(const onspy_kernel* kernel, PyObject* grid, PyObject* block,
                         PyObject* shared, PyObject* stream, ons_launch* out_launch);
 PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key);
+PyObject* onspy_module_global(PyObject* self, PyObject* args, PyObject* kwargs);
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs);
 
 /* ---- raising ---------------------------------------------------------------------- */

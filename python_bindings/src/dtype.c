@@ -1,4 +1,5 @@
 /* Names of element types: DLPack's, NumPy's, the buffer protocol's. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,6 +111,48 @@ bool onspy_dtype_from_format(const char* format, Py_ssize_t item_bytes,
   if (strchr("bhilqn", *format) != NULL) return from_kind('i', item_bytes, out_dtype);
   if (strchr("BHILQN", *format) != NULL) return from_kind('u', item_bytes, out_dtype);
   return strchr("efd", *format) != NULL && from_kind('f', item_bytes, out_dtype);
+}
+
+/* NumPy's letter for the kind, 0 where there is none. */
+static char kind_of(DLDataType dtype) {
+  static const char kinds[] = {[kDLInt] = 'i',
+                               [kDLUInt] = 'u',
+                               [kDLFloat] = 'f',
+                               [kDLComplex] = 'c',
+                               [kDLBool] = 'b'};
+  DLDataType known;
+  char kind = dtype.code < sizeof kinds ? kinds[dtype.code] : 0;
+  bool valid = kind != 0 && dtype.lanes == 1 && dtype.bits % 8 == 0 &&
+               from_kind(kind, dtype.bits / 8, &known);
+  return valid ? kind : 0;
+}
+
+bool onspy_dtype_typestr(DLDataType dtype, char out_text[8]) {
+  char kind = kind_of(dtype);
+  char mark = dtype.bits == 8 ? '|' : is_big_endian('<') ? '>' : '<';
+  if (kind != 0) snprintf(out_text, 8, "%c%c%d", mark, kind, dtype.bits / 8);
+  return kind != 0;
+}
+
+const char* onspy_dtype_format(DLDataType dtype) {
+  static const char* const signed_letters[] = {"b", "h", "i", "q"};
+  static const char* const unsigned_letters[] = {"B", "H", "I", "Q"};
+  static const char* const float_letters[] = {NULL, "e", "f", "d"};
+  int power = dtype.bits == 8 ? 0 : dtype.bits == 16 ? 1 : dtype.bits == 32 ? 2 : 3;
+  switch (kind_of(dtype)) {
+    case 'b':
+      return "?";
+    case 'i':
+      return signed_letters[power];
+    case 'u':
+      return unsigned_letters[power];
+    case 'f':
+      return float_letters[power];
+    case 'c':
+      return dtype.bits == 64 ? "Zf" : "Zd";
+    default:
+      return NULL;
+  }
 }
 
 /* A str's text after its last dot: "torch.float32". */

@@ -128,8 +128,8 @@ static bool parse_extent(const onspy_kernel* kernel, PyObject* object, const cha
   return fits;
 }
 
-static bool parse_extents(const onspy_kernel* kernel, PyObject* object, const char* what,
-                          uint32_t out_extents[3]) {
+bool onspy_extents_parse(const onspy_kernel* kernel, PyObject* object, const char* what,
+                         uint32_t out_extents[3]) {
   out_extents[0] = out_extents[1] = out_extents[2] = 1;
   if (!PyTuple_Check(object) && !PyList_Check(object)) {
     return parse_extent(kernel, object, what, &out_extents[0]);
@@ -150,12 +150,29 @@ static bool parse_extents(const onspy_kernel* kernel, PyObject* object, const ch
   return fits;
 }
 
+/* "auto" leaves the block to the library, which then counts the grid in threads. */
+static bool parse_block(const onspy_kernel* kernel, PyObject* block, ons_launch* launch) {
+  if (!PyUnicode_Check(block)) {
+    return onspy_extents_parse(kernel, block, "block", launch->block);
+  }
+  if (PyUnicode_CompareWithASCIIString(block, "auto") != 0) {
+    PyErr_Format(PyExc_ValueError,
+                 "kernel '%s': block must be an int, a tuple of up to 3 ints or 'auto', "
+                 "not %R",
+                 ons_kernel_name(kernel->handle), block);
+    return false;
+  }
+  memset(launch->block, 0, sizeof launch->block);
+  launch->flags |= ONS_LAUNCH_THREADS;
+  return true;
+}
+
 bool onspy_launch_parse(const onspy_kernel* kernel, PyObject* grid, PyObject* block,
                         PyObject* shared, PyObject* stream, ons_launch* out_launch) {
   *out_launch = (ons_launch)ONS_LAUNCH_INIT;
   out_launch->flags = ONS_LAUNCH_NO_COMPILE;
-  if (!parse_extents(kernel, grid, "grid", out_launch->grid) ||
-      !parse_extents(kernel, block, "block", out_launch->block)) {
+  if (!onspy_extents_parse(kernel, grid, "grid", out_launch->grid) ||
+      !parse_block(kernel, block, out_launch)) {
     return false;
   }
   if (shared != NULL &&
@@ -168,6 +185,37 @@ bool onspy_launch_parse(const onspy_kernel* kernel, PyObject* grid, PyObject* bl
     return false;
   }
   if (given) out_launch->flags |= ONS_LAUNCH_STREAM;
+  return true;
+}
+
+static bool refuse_config(const onspy_kernel* kernel, const char* method,
+                          const char* why) {
+  PyErr_Format(PyExc_TypeError, "kernel '%s': %s() %s", ons_kernel_name(kernel->handle),
+               method, why);
+  return false;
+}
+
+bool onspy_config_parse(const onspy_kernel* kernel, const char* method,
+                        const onspy_config_args* given, ons_launch* out_launch) {
+  const bool has_grid = given->grid != NULL && given->grid != Py_None;
+  const bool has_threads = given->threads != NULL && given->threads != Py_None;
+  if (given->block == NULL || (!has_grid && !has_threads)) {
+    return refuse_config(kernel, method, "needs grid= and block=, or threads= and block=");
+  }
+  if (has_grid && has_threads) {
+    return refuse_config(kernel, method,
+                         "takes grid=, in blocks, or threads=, not both of them");
+  }
+  if (has_grid && PyUnicode_Check(given->block)) {
+    return refuse_config(kernel, method,
+                         "with block='auto' needs threads=, how many threads to launch, "
+                         "instead of grid=");
+  }
+  if (!onspy_launch_parse(kernel, has_threads ? given->threads : given->grid,
+                          given->block, given->shared, given->stream, out_launch)) {
+    return false;
+  }
+  if (has_threads) out_launch->flags |= ONS_LAUNCH_THREADS;
   return true;
 }
 
@@ -198,7 +246,8 @@ static PyObject* refuse_call(const onspy_kernel* kernel) {
   PyErr_Format(PyExc_TypeError,
                "kernel '%s': %S; call launch(args, grid=, block=, shared=0, stream=None, "
                "order=None, graph=None, dependencies=None, wait=None, signal=None, "
-               "external=False)",
+               "external=False, threads=None, cluster=None, cooperative=False, "
+               "programmatic=False, priority=None, carveout=None)",
                ons_kernel_name(kernel->handle), value);
   Py_XDECREF(type);
   Py_XDECREF(value);
@@ -207,10 +256,15 @@ static PyObject* refuse_call(const onspy_kernel* kernel) {
 
 PyDoc_STRVAR(
     launch_doc,
-    "launch($self, args, *, grid, block, shared=0, stream=None, order=None, "
-    "graph=None, dependencies=None, wait=None, signal=None, external=False)\n"
+    "launch($self, args, *, grid=None, block, shared=0, stream=None, order=None, "
+    "graph=None, dependencies=None, wait=None, signal=None, external=False, "
+    "threads=None, cluster=None, cooperative=False, programmatic=False, priority=None, "
+    "carveout=None)\n"
     "--\n\n"
     "The same as kernel[grid, block, shared, stream](*args).\n\n"
+    "threads instead of grid says how many threads to launch (an int, or up to three): "
+    "each axis is divided by the block's, rounded up. block may then be 'auto', a size "
+    "chosen for the kernel and the device (see max_potential_block_size).\n\n"
     "order says what is done about arrays on other streams than the launch's. "
     "'join' (the default, see set_order): on the device, the launch stream waits "
     "for what each of them holds now, and each of them waits for the launch. "
@@ -227,28 +281,37 @@ PyDoc_STRVAR(
     "CUDAGraph with keep_graph=True, a CuPy graph), behind the nodes in "
     "dependencies, and the node is returned as an int. Arguments are checked as "
     "ever, but nothing is ordered, and the arrays must outlive the last run of "
-    "the graph: both are the caller's. Outputs are refused.");
+    "the graph: both are the caller's. Outputs are refused.\n\n"
+    "Launch attributes, refused where the device cannot: cluster, the blocks of a "
+    "cluster, of which the grid is a multiple; cooperative, all blocks run at a time and "
+    "may wait for each other; programmatic, the kernel may begin before the one ahead of "
+    "it in the stream has ended, and waits for it by itself; priority, as of streams, "
+    "the lower the sooner; carveout, percent of the L1 cache as shared memory, a hint. "
+    "On the CPU the last three have no effect and the first two are refused.");
 static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs) {
   onspy_kernel* kernel = (onspy_kernel*)self;
-  static char* keywords[] = {"args",   "grid",   "block",    "shared",
-                             "stream", "order",  "graph",    "dependencies",
-                             "wait",   "signal", "external", NULL};
-  PyObject *objects, *grid = NULL, *block = NULL, *shared = NULL;
+  static char* keywords[] = {
+      "args",         "grid",     "block",    "shared",      "stream",       "order",
+      "graph",        "wait",     "signal",   "external",    "dependencies", "threads",
+      "cluster",      "priority", "carveout", "cooperative", "programmatic", NULL};
+  PyObject* objects;
+  onspy_config_args config = {.grid = NULL};
   onspy_target_args given = {.order = Py_None};
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOOOOOOOp:launch", keywords,
-                                   &objects, &grid, &block, &shared, &given.stream,
-                                   &given.order, &given.graph, &given.dependencies,
-                                   &given.wait, &given.signal, &given.external)) {
+  onspy_attribute_args wanted = {.cluster = NULL};
+  if (!PyArg_ParseTupleAndKeywords(
+          args, kwargs, "O|$OOOOOOOOpOOOOOpp:launch", keywords, &objects, &config.grid,
+          &config.block, &config.shared, &config.stream, &given.order, &given.graph,
+          &given.wait, &given.signal, &given.external, &given.dependencies,
+          &config.threads, &wanted.cluster, &wanted.priority, &wanted.carveout,
+          &wanted.cooperative, &wanted.programmatic)) {
     return refuse_call(kernel);
   }
-  if (grid == NULL || block == NULL) {
-    PyErr_Format(PyExc_TypeError, "kernel '%s': launch() needs grid= and block=",
-                 ons_kernel_name(kernel->handle));
-    return NULL;
-  }
+  given.stream = config.stream;
   ons_launch launch;
-  if (!onspy_launch_parse(kernel, grid, block, shared, given.stream, &launch) ||
-      !onspy_order_parse(given.order, &launch.order)) {
+  ons_launch_attributes attributes;
+  if (!onspy_config_parse(kernel, "launch", &config, &launch) ||
+      !onspy_order_parse(given.order, &launch.order) ||
+      !onspy_attributes_parse(kernel, &wanted, &launch, &attributes)) {
     return NULL;
   }
   PyObject* tuple = PySequence_Tuple(objects);
@@ -264,11 +327,12 @@ static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs)
 
 PyDoc_STRVAR(
     update_node_doc,
-    "update_node($self, graph_exec, node, args, *, grid, block, shared=0)\n--\n\n"
+    "update_node($self, graph_exec, node, args, *, grid=None, block, shared=0, "
+    "threads=None)\n--\n\n"
     "Gives a kernel node of an instantiated graph (a CUgraphExec as int, a torch "
     "CUDAGraph, a CuPy graph) other arguments and another configuration, for its runs "
-    "from now on. node is what launch(graph=) returned. Arguments are checked as for a "
-    "launch; their order and memory are the caller's.");
+    "from now on. node is what launch(graph=) returned, and keeps its attributes. "
+    "Arguments are checked as for a launch; their order and memory are the caller's.");
 
 static bool parse_device(onspy_kernel* self, PyObject* args, PyObject* kwargs,
                          const char* format, DLDevice* out_device) {
@@ -319,6 +383,22 @@ static PyObject* kernel_attributes(PyObject* object, PyObject* args, PyObject* k
       "max_dynamic_shared_bytes", attributes.max_dynamic_shared_bytes);
 }
 
+PyDoc_STRVAR(
+    occupancy_doc,
+    "occupancy($self, block, shared=0, device=None)\n--\n\n"
+    "How full blocks of that many threads make a GPU, as a dict: blocks (that run at a "
+    "time on a multiprocessor), fraction (of the threads that one can run), "
+    "multiprocessors. A cooperative launch has at most blocks * multiprocessors blocks. "
+    "Prepares the kernel where needed; device as for Module.prepare. Raises "
+    "UnsupportedError for the CPU.");
+
+PyDoc_STRVAR(
+    block_size_doc,
+    "max_potential_block_size($self, shared=0, limit=0, device=None)\n--\n\n"
+    "(grid, block): the block size, up to limit, with which the most threads of the "
+    "kernel run at a time, and the fewest such blocks that fill the device. On the CPU a "
+    "size that the thread loop runs well with. block='auto' takes this size.");
+
 static PyObject* kernel_get_name(PyObject* self, void* Py_UNUSED(closure)) {
   return PyUnicode_FromString(ons_kernel_name(((onspy_kernel*)self)->handle));
 }
@@ -367,6 +447,10 @@ static PyMethodDef kernel_methods[] = {
      prepare_doc},
     {"attributes", (PyCFunction)(void (*)(void))kernel_attributes,
      METH_VARARGS | METH_KEYWORDS, attributes_doc},
+    {"occupancy", (PyCFunction)(void (*)(void))onspy_kernel_occupancy,
+     METH_VARARGS | METH_KEYWORDS, occupancy_doc},
+    {"max_potential_block_size", (PyCFunction)(void (*)(void))onspy_kernel_block_size,
+     METH_VARARGS | METH_KEYWORDS, block_size_doc},
     {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef kernel_getset[] = {
@@ -383,7 +467,9 @@ PyDoc_STRVAR(
     "kernel[grid, block, shared, stream]. grid (blocks) and block (threads) are an int "
     "or "
     "up to three ints (x, y, z), shared is dynamic shared memory per block in bytes. "
-    "kernel[...] may be kept and called often.\n\n"
+    "kernel[threads, 'auto'] launches so many threads, in blocks of a size chosen for "
+    "the device, so that the kernel checks its range. kernel[...] may be kept and called "
+    "often.\n\n"
     "Arguments are checked against the signature that the compiler reported. T* takes a "
     "dense array of exactly that dtype, writable unless const T*, None for a null "
     "pointer; ons::view<T, N> takes any strides. int, float and bool, NumPy scalars and "

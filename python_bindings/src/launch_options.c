@@ -231,22 +231,19 @@ PyObject* onspy_target_call(onspy_kernel* kernel, const ons_launch* launch,
 
 PyObject* onspy_kernel_update_node(PyObject* self, PyObject* args, PyObject* kwargs) {
   onspy_kernel* kernel = (onspy_kernel*)self;
-  static char* keywords[] = {"graph_exec", "node",   "args", "grid",
-                             "block",      "shared", NULL};
-  PyObject *exec, *node, *objects, *grid = NULL, *block = NULL, *shared = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|$OOO:update_node", keywords, &exec,
-                                   &node, &objects, &grid, &block, &shared)) {
-    return NULL;
-  }
-  if (grid == NULL || block == NULL) {
-    PyErr_Format(PyExc_TypeError, "kernel '%s': update_node() needs grid= and block=",
-                 ons_kernel_name(kernel->handle));
+  static char* keywords[] = {"graph_exec", "node",   "args",    "grid",
+                             "block",      "shared", "threads", NULL};
+  PyObject *exec, *node, *objects;
+  onspy_config_args config = {.grid = NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOO|$OOOO:update_node", keywords, &exec,
+                                   &node, &objects, &config.grid, &config.block,
+                                   &config.shared, &config.threads)) {
     return NULL;
   }
   ons_launch launch;
   onspy_update update;
   ons_launch_graph graph = ONS_LAUNCH_GRAPH_INIT; /* no stream is looked at */
-  if (!onspy_launch_parse(kernel, grid, block, shared, NULL, &launch) ||
+  if (!onspy_config_parse(kernel, "update_node", &config, &launch) ||
       !parse_handle(kernel, &exec_kind, exec, &update.exec) ||
       !parse_handle(kernel, &node_kind, node, &update.node)) {
     return NULL;

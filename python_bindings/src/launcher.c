@@ -48,6 +48,11 @@ PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {
 static PyObject* launcher_repr(PyObject* object) {
   const onspy_launcher* self = (onspy_launcher*)object;
   const ons_launch* launch = &self->launch;
+  if (launch->flags & ONS_LAUNCH_THREADS) {
+    return PyUnicode_FromFormat("<onstream.Launcher %s[(%u, %u, %u), 'auto', %u]>",
+                                ons_kernel_name(self->kernel->handle), launch->grid[0],
+                                launch->grid[1], launch->grid[2], launch->shared_bytes);
+  }
   return PyUnicode_FromFormat("<onstream.Launcher %s[(%u, %u, %u), (%u, %u, %u), %u]>",
                               ons_kernel_name(self->kernel->handle), launch->grid[0],
                               launch->grid[1], launch->grid[2], launch->block[0],

@@ -228,7 +228,8 @@ static int module_exec(PyObject* module) {
   Py_XDECREF(use_stream); /* the module has it */
   if (state->module_type == NULL || state->kernel_type == NULL ||
       state->launcher_type == NULL || state->output_type == NULL ||
-      state->tensor_type == NULL || use_stream == NULL) {
+      state->tensor_type == NULL || use_stream == NULL ||
+      !onspy_tensor_table_add(state)) {
     return -1;
   }
   return PyModule_AddStringConstant(module, "__version__", ons_version());
@@ -270,6 +271,7 @@ static int module_clear(PyObject* module) {
 static void module_free(void* module) {
   onspy_state* state = PyModule_GetState(module);
   if (state == NULL) return;
+  onspy_tensor_table_remove(state);
   module_clear(module);
   onspy_producer_clear(state);
   Py_CLEAR(state->registered);

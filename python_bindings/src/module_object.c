@@ -333,6 +333,16 @@ static void module_dealloc(PyObject* object) {
 static PyMethodDef module_methods[] = {
     {"prepare", (PyCFunction)(void (*)(void))module_prepare, METH_VARARGS | METH_KEYWORDS,
      prepare_doc},
+    {"global_", (PyCFunction)(void (*)(void))onspy_module_global,
+     METH_VARARGS | METH_KEYWORDS,
+     "global_($self, name, device=None, stream=None)\n--\n\n"
+     "A __device__ or __constant__ variable of the source ('table', 'ns::table') as a "
+     "Tensor on a stream: stream=, else that of use_stream, else the default stream. Its "
+     "shape and dtype are those of the variable's type; __constant__ and const variables "
+     "are read-only. Kernels that use the variable by its name are not ordered with the "
+     "Tensor unless they run on its stream. Each device has a variable of its own, and so "
+     "has each template instance; this one is what plain kernels use. Raises "
+     "NotFoundError, with the variables there are; else as prepare, and device as there."},
     {"__dir__", module_dir, METH_NOARGS, "The attributes and the kernels."},
     {NULL, NULL, 0, NULL}};
 

@@ -54,7 +54,8 @@ static held* keep(import_call* self, const onspy_producer* producer) {
   held* kept = PyMem_Calloc(1, sizeof *kept);
   if (kept == NULL) return (held*)PyErr_NoMemory();
   bool owns =
-      producer->kind == ONSPY_KIND_EXCHANGE || producer->kind == ONSPY_KIND_DLPACK;
+      producer->kind == ONSPY_KIND_EXCHANGE || producer->kind == ONSPY_KIND_DLPACK ||
+      producer->kind == ONSPY_KIND_ARROW;
   kept->object = owns ? NULL : Py_NewRef(self->object);
   for (size_t i = 0; i < call->temporary_count; ++i) {
     kept->entries[kept->count++] = call->temporary[i];
@@ -104,6 +105,8 @@ static bool ask(import_call* self, const onspy_producer* producer) {
     case ONSPY_KIND_BUFFER:
     case ONSPY_KIND_BYTES:
       return onspy_call_slow(call, 0, self->object, producer);
+    case ONSPY_KIND_ARROW:
+      return onspy_call_arrow(call, 0, self->object);
     default:
       onspy_raise_argument(call->kernel, 0, call->state->error_argument_type,
                            "a %.200s, which is no array; pass one with __dlpack__, "
@@ -183,6 +186,7 @@ static ons_tensor* make(import_call* self, const onspy_producer* producer) {
   options.versioned = &kept->managed;
   options.stream = self->call.plan.stream;
   options.producer_stream = self->arg.stream;
+  options.event = self->call.event_count > 0 ? *self->call.events : NULL;
   ons_tensor* tensor = NULL;
   ons_error error = ONS_ERROR_INIT;
   if (ons_tensor_create(runtime, &options, &tensor, &error) != ONS_STATUS_OK) {

@@ -1,14 +1,5 @@
-/* onstream.Tensor: memory of another library, kept and used on a home stream. */
-#include "binding.h"
-
-typedef struct onspy_tensor {
-  PyObject_HEAD ons_tensor* handle; /* NULL when released */
-  /* Whom to ask for the stream to release to. */
-  PyTypeObject* type; /* of the array */
-  PyObject* array;    /* only where its stream is found by asking the array itself */
-  onspy_import import;
-  unsigned long thread; /* that imported it */
-} onspy_tensor;
+/* onstream.Tensor: memory that is kept, and used on a home stream. */
+#include "tensor_object.h"
 
 /* ---- release ---------------------------------------------------------------------- */
 
@@ -69,7 +60,7 @@ static bool release_in_order(onspy_state* state, onspy_tensor* self) {
 }
 
 static bool is_ordered_release(const onspy_tensor* self) {
-  return !self->import.on_host && PyThread_get_thread_ident() == self->thread &&
+  return self->type != NULL && !self->import.on_host && PyThread_get_thread_ident() == self->thread &&
          !is_finalizing();
 }
 
@@ -115,6 +106,18 @@ static PyObject* same_tensor(PyObject* object, bool given, const void* stream) {
   return Py_NewRef(object);
 }
 
+PyObject* onspy_tensor_wrap(onspy_state* state, ons_tensor* tensor) {
+  PyTypeObject* type = state->tensor_type; /* NULL: the interpreter is shutting down */
+  onspy_tensor* self = type != NULL ? (onspy_tensor*)type->tp_alloc(type, 0) : NULL;
+  if (self == NULL) {
+    ons_tensor_release(tensor);
+    return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+  }
+  self->handle = tensor;
+  self->thread = PyThread_get_thread_ident();
+  return (PyObject*)self;
+}
+
 PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stream) {
   bool given;
   void* handle = NULL;
@@ -127,17 +130,11 @@ PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stre
   ons_tensor* tensor =
       onspy_tensor_import(state, object, producer, given, handle, &import);
   if (tensor == NULL) return NULL;
-  PyTypeObject* type = state->tensor_type; /* NULL: the interpreter is shutting down */
-  onspy_tensor* self = type != NULL ? (onspy_tensor*)type->tp_alloc(type, 0) : NULL;
-  if (self == NULL) {
-    ons_tensor_release(tensor);
-    return PyErr_Occurred() ? NULL : PyErr_NoMemory();
-  }
-  self->handle = tensor;
+  onspy_tensor* self = (onspy_tensor*)onspy_tensor_wrap(state, tensor);
+  if (self == NULL) return NULL;
   self->type = (PyTypeObject*)Py_NewRef(Py_TYPE(object));
   self->array = producer->stream_of != NULL ? Py_NewRef(object) : NULL;
   self->import = import;
-  self->thread = PyThread_get_thread_ident();
   return (PyObject*)self;
 }
 
@@ -170,11 +167,16 @@ DLDevice onspy_tensor_device(PyObject* object) {
 
 /* ---- what it tells ---------------------------------------------------------------- */
 
+ons_tensor* onspy_tensor_handle(PyObject* object) {
+  ons_tensor* handle = ((onspy_tensor*)object)->handle;
+  if (handle == NULL)
+    PyErr_SetString(PyExc_ValueError, "the Tensor has been released");
+  return handle;
+}
+
 static const DLTensor* tensor_of(PyObject* object) {
-  const ons_tensor* handle = ((onspy_tensor*)object)->handle;
-  if (handle != NULL) return ons_tensor_dltensor(handle);
-  PyErr_SetString(PyExc_ValueError, "the Tensor has been released");
-  return NULL;
+  const ons_tensor* handle = onspy_tensor_handle(object);
+  return handle != NULL ? ons_tensor_dltensor(handle) : NULL;
 }
 
 static PyObject* tuple_of(const int64_t* values, int32_t count) {
@@ -197,20 +199,31 @@ static PyObject* get_shape(PyObject* self, void* Py_UNUSED(closure)) {
 
 static PyObject* get_strides(PyObject* self, void* Py_UNUSED(closure)) {
   const DLTensor* tensor = tensor_of(self);
-  if (tensor == NULL) return NULL;
-  if (tensor->strides != NULL) return tuple_of(tensor->strides, tensor->ndim);
-  PyObject* tuple = PyTuple_New(tensor->ndim);
-  uint64_t stride = 1;
-  for (int32_t i = tensor->ndim - 1; tuple != NULL && i >= 0; --i) {
-    PyObject* number = PyLong_FromUnsignedLongLong(stride);
-    if (number == NULL) {
-      Py_CLEAR(tuple);
-    } else {
-      PyTuple_SET_ITEM(tuple, i, number);
-    }
-    stride *= (uint64_t)tensor->shape[i];
-  }
-  return tuple;
+  return tensor != NULL ? tuple_of(tensor->strides, tensor->ndim) : NULL;
+}
+
+static PyObject* get_ndim(PyObject* self, void* Py_UNUSED(closure)) {
+  const DLTensor* tensor = tensor_of(self);
+  return tensor != NULL ? PyLong_FromLong(tensor->ndim) : NULL;
+}
+
+static uint64_t count_of(const DLTensor* tensor) {
+  uint64_t count = 1;
+  for (int32_t i = 0; i < tensor->ndim; ++i) count *= (uint64_t)tensor->shape[i];
+  return count;
+}
+
+static PyObject* get_size(PyObject* self, void* Py_UNUSED(closure)) {
+  const DLTensor* tensor = tensor_of(self);
+  return tensor != NULL ? PyLong_FromUnsignedLongLong(count_of(tensor)) : NULL;
+}
+
+static Py_ssize_t tensor_length(PyObject* self) {
+  const DLTensor* tensor = tensor_of(self);
+  if (tensor == NULL) return -1;
+  if (tensor->ndim > 0) return (Py_ssize_t)tensor->shape[0];
+  PyErr_SetString(PyExc_TypeError, "a Tensor without dimensions has no len()");
+  return -1;
 }
 
 static PyObject* get_dtype(PyObject* self, void* Py_UNUSED(closure)) {
@@ -250,8 +263,7 @@ static PyObject* get_data_ptr(PyObject* self, void* Py_UNUSED(closure)) {
 static PyObject* get_nbytes(PyObject* self, void* Py_UNUSED(closure)) {
   const DLTensor* tensor = tensor_of(self);
   if (tensor == NULL) return NULL;
-  uint64_t bits = (uint64_t)tensor->dtype.bits * tensor->dtype.lanes;
-  for (int32_t i = 0; i < tensor->ndim; ++i) bits *= (uint64_t)tensor->shape[i];
+  uint64_t bits = (uint64_t)tensor->dtype.bits * tensor->dtype.lanes * count_of(tensor);
   return PyLong_FromUnsignedLongLong((bits + 7) / 8);
 }
 
@@ -323,14 +335,24 @@ static void tensor_dealloc(PyObject* object) {
 
 PyDoc_STRVAR(tensor_doc,
              "What from_dlpack() returns: an array's memory, kept until it is released, "
-             "and used on one stream. An argument for kernels.");
+             "and used on one stream. An argument for kernels, and an array for the "
+             "from_dlpack() of other libraries.");
 
 static PyMethodDef tensor_methods[] = {
-    {"release", tensor_release, METH_NOARGS, release_doc}, {NULL, NULL, 0, NULL}};
+    {"release", tensor_release, METH_NOARGS, release_doc},
+    {"__dlpack__", (PyCFunction)(void (*)(void))onspy_tensor_dlpack,
+     METH_VARARGS | METH_KEYWORDS, onspy_tensor_dlpack_doc},
+    {"__dlpack_device__", onspy_tensor_dlpack_device, METH_NOARGS,
+     onspy_tensor_dlpack_device_doc},
+    {"__arrow_c_device_array__", (PyCFunction)(void (*)(void))onspy_tensor_arrow,
+     METH_VARARGS | METH_KEYWORDS, onspy_tensor_arrow_doc},
+    {NULL, NULL, 0, NULL}};
 
 static PyGetSetDef tensor_getset[] = {
     {"shape", get_shape, NULL, "Extents, a tuple of int.", NULL},
     {"strides", get_strides, NULL, "In elements, a tuple of int.", NULL},
+    {"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
+    {"size", get_size, NULL, "The number of elements.", NULL},
     {"dtype", get_dtype, NULL, "The name of the element type, such as 'float32'.", NULL},
     {"device", get_device, NULL,
      "'cpu', 'cuda:N', 'cuda_host' (pinned memory) or 'cuda_managed:N'.", NULL},
@@ -339,12 +361,19 @@ static PyGetSetDef tensor_getset[] = {
     {"data_ptr", get_data_ptr, NULL, "The address of the first element.", NULL},
     {"nbytes", get_nbytes, NULL, "The size of all elements, in bytes.", NULL},
     {"read_only", get_read_only, NULL, "True where kernels may only read it.", NULL},
+    {"__cuda_array_interface__", onspy_tensor_array_interface, NULL,
+     "Version 3, with the tensor's stream; only in a CUDA GPU's memory.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
 static PyType_Slot tensor_slots[] = {{Py_tp_doc, (void*)tensor_doc},
                                      {Py_tp_repr, ONSPY_FUNCTION(tensor_repr)},
                                      {Py_tp_methods, ONSPY_FUNCTION(tensor_methods)},
                                      {Py_tp_getset, ONSPY_FUNCTION(tensor_getset)},
+                                     {Py_sq_length, ONSPY_FUNCTION(tensor_length)},
+                                     {Py_bf_getbuffer,
+                                      ONSPY_FUNCTION(onspy_tensor_get_buffer)},
+                                     {Py_bf_releasebuffer,
+                                      ONSPY_FUNCTION(onspy_tensor_release_buffer)},
                                      {Py_tp_traverse, ONSPY_FUNCTION(tensor_traverse)},
                                      {Py_tp_clear, ONSPY_FUNCTION(tensor_clear)},
                                      {Py_tp_dealloc, ONSPY_FUNCTION(tensor_dealloc)},

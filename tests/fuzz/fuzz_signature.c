@@ -14,7 +14,7 @@ static void check(const ons__signature* signature) {
     const ons__parameter* parameter = &signature->parameters[i];
     assert(parameter->type && strlen(parameter->type) <= 4096);
     assert(parameter->kind >= ONS_PARAMETER_POINTER &&
-           parameter->kind <= ONS_PARAMETER_STRUCT);
+           parameter->kind <= ONS_PARAMETER_TENSOR_MAP);
     assert((parameter->size_bytes == 0) == (parameter->align_bytes == 0));
     assert(parameter->kind == ONS_PARAMETER_STRUCT || parameter->size_bytes > 0);
     char text[64];

@@ -37,6 +37,7 @@ typedef struct kernel_node {
   XX(cuDevicePrimaryCtxRetain, (handle*, int))                                           \
   XX(cuCtxSetCurrent, (handle))                                                          \
   XX(cuCtxSynchronize, (void))                                                           \
+  XX(cuCtxCreate_v2, (handle*, unsigned int, int))                                       \
   XX(cuModuleLoadData, (handle*, const void*))                                           \
   XX(cuModuleGetFunction, (handle*, handle, const char*))                                \
   XX(cuMemAlloc_v2, (device_pointer*, size_t))                                           \
@@ -169,6 +170,7 @@ static const char ptx[] =
     "LOOP:\nmov.u64 %rd3, %globaltimer;\nsub.u64 %rd4, %rd3, %rd2;\n"
     "setp.lt.u64 %p1, %rd4, %rd1;\n@%p1 bra LOOP;\nret;\n}\n";
 
+static handle primary;
 static handle set, add, copy, stall;
 /* Two non-blocking streams and a blocking one, fresh for each program. */
 static handle a, b, blocking;
@@ -580,6 +582,25 @@ static void capture_rejected_launch(void) {
   TELL(end_capture(a));
 }
 
+/* What is of another context than the stream is refused, and the capture goes on. */
+static void capture_in_another_context(void) {
+  handle context = NULL, stream = NULL, own_event = NULL;
+  MUST(cuCtxCreate_v2(&context, 0, 0));
+  MUST(cuStreamCreate(&stream, 1));
+  MUST(cuEventCreate(&own_event, 2));
+  MUST(cuCtxSetCurrent(primary));
+  TELL(launch(set, stream, x, 1));
+  TELL(cuEventRecord(event, stream));
+  for (int mode = GLOBAL; mode <= RELAXED; ++mode) {
+    MUST(begin_capture(stream, mode));
+    TELL(launch(set, stream, x, 1));
+    TELL(cuEventRecord(event, stream));
+    TELL(capture_state(stream));
+    TELL(cuEventRecord(own_event, stream));
+    TELL(end_capture(stream));
+  }
+}
+
 static void capture_information(void) {
   int state = 0;
   handle graph = NULL, node = NULL;
@@ -791,6 +812,7 @@ static const program programs[] = {ENTRY(stream_order),
                                    ENTRY(captured_events),
                                    ENTRY(events_of_a_capture_that_ended),
                                    ENTRY(capture_rejected_launch),
+                                   ENTRY(capture_in_another_context),
                                    ENTRY(capture_information),
                                    ENTRY(capture_memory),
                                    ENTRY(external_events),
@@ -874,10 +896,10 @@ static void prepare_simulation(const char* path) {
 }
 
 static void prepare(void) {
-  handle context = NULL, module = NULL;
+  handle module = NULL;
   MUST(cuInit(0));
-  MUST(cuDevicePrimaryCtxRetain(&context, 0));
-  MUST(cuCtxSetCurrent(context));
+  MUST(cuDevicePrimaryCtxRetain(&primary, 0));
+  MUST(cuCtxSetCurrent(primary));
   MUST(cuModuleLoadData(&module, ptx));
   MUST(cuModuleGetFunction(&set, module, "conf_set"));
   MUST(cuModuleGetFunction(&add, module, "conf_add"));

@@ -129,6 +129,18 @@ CUresult cuDeviceGetAttribute(int* out_value, CUdevice_attribute attribute,
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
       *out_value = 232448;
       break;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *out_value = SIM_MULTIPROCESSORS;
+      break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      *out_value = SIM_RESIDENT_THREADS;
+      break;
+    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
+      *out_value = 1;
+      break;
+    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
+      *out_value = sim.devices[device].major >= 9;
+      break;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
       *out_value = sim.devices[device].major;
       break;
@@ -406,21 +418,25 @@ static CUresult launch(CUfunction handle, void* stream_handle, void* const* para
   sim_work work;
   CUresult result = sim_make_launch(handle, stream->context, parameters, &work);
   if (!result) return sim_submit(stream, &work);
-  if (stream->capture) stream->capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  /* A function of another context is refused before the capture is looked at. */
+  if (stream->capture && result != CUDA_ERROR_INVALID_HANDLE) {
+    stream->capture->status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+  }
   return result;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function,
                           void** parameters, void** extra) {
   ENTER();
-  if (extra || config->numAttrs) sim_die("extra and attributes are not known here");
+  if (extra) sim_die("extra is not known here");
   sim_record* record = sim_current_record();
   const uint32_t shape[6] = {config->gridDimX,  config->gridDimY,  config->gridDimZ,
                              config->blockDimX, config->blockDimY, config->blockDimZ};
   memcpy(record->grid, shape, sizeof(record->grid));
   memcpy(record->block, shape + 3, sizeof(record->block));
   record->shared_bytes = config->sharedMemBytes;
-  return sim_leave(launch(function, config->hStream, parameters));
+  CUresult result = sim_read_attributes(function, config);
+  return sim_leave(result ? result : launch(function, config->hStream, parameters));
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,
@@ -452,5 +468,38 @@ CUresult cuPointerGetAttribute(void* out_value, CUpointer_attribute attribute,
     return sim_leave(CUDA_ERROR_INVALID_VALUE);
   }
   memcpy(out_value, &pointer, sizeof(pointer));
+  return sim_leave(CUDA_SUCCESS);
+}
+
+/* ---- tensor maps ---- */
+
+/* The rules of the driver; the encoding is our own: address, sizes, strides, box, the
+ * rest. */
+CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, uint32_t rank,
+                                void* address, const uint64_t* sizes,
+                                const uint64_t* stride_bytes, const uint32_t* box,
+                                const uint32_t* steps, CUtensorMapInterleave interleave,
+                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2,
+                                CUtensorMapFloatOOBfill fill) {
+  CUresult result = sim_enter(__func__, false);
+  if (result) return sim_leave(result);
+  bool is_valid = (uintptr_t)map % 64 == 0 && (uintptr_t)address % 16 == 0 && rank >= 1 &&
+                  rank <= 5 && interleave == CU_TENSOR_MAP_INTERLEAVE_NONE;
+  for (uint32_t i = 0; is_valid && i < rank; ++i) {
+    is_valid = sizes[i] >= 1 && sizes[i] <= UINT64_C(1) << 32 && box[i] >= 1 &&
+               box[i] <= 256 && steps[i] >= 1 && steps[i] <= 8 &&
+               (i == 0 || (stride_bytes[i - 1] % 16 == 0 &&
+                           stride_bytes[i - 1] < UINT64_C(1) << 40));
+  }
+  if (!is_valid) return sim_leave(CUDA_ERROR_INVALID_VALUE);
+  memset(map, 0, sizeof(*map));
+  map->opaque[0] = (uint64_t)(uintptr_t)address;
+  for (uint32_t i = 0; i < rank; ++i) {
+    map->opaque[1 + i] = sizes[i];
+    if (i > 0) map->opaque[6 + i - 1] = stride_bytes[i - 1];
+    map->opaque[10 + i / 2] |= (uint64_t)(box[i] | steps[i] << 16) << 32 * (i % 2);
+  }
+  map->opaque[13] = type | rank << 8 | swizzle << 16 | l2 << 24;
+  map->opaque[14] = fill;
   return sim_leave(CUDA_SUCCESS);
 }

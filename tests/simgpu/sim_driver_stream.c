@@ -84,6 +84,14 @@ CUresult cuStreamGetId(CUstream handle, unsigned long long* out_id) {
   return sim_leave(CUDA_SUCCESS);
 }
 
+CUresult cuCtxCreate_v2(CUcontext* out_context, unsigned int flags, CUdevice device) {
+  ENTER();
+  (void)flags;
+  sim_current = sim_new_context(device);
+  *out_context = (CUcontext)(void*)sim_current;
+  return sim_leave(CUDA_SUCCESS);
+}
+
 CUresult cuCtxGetDevice(CUdevice* out_device) {
   ENTER();
   ENTER_CONTEXT();

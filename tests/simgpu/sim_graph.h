@@ -59,6 +59,9 @@ void sim_graphs_drop(void);
 /* What an object of this file keeps besides itself; also of streams and events. */
 void sim_object_free_inside(sim_object* object);
 
+/* Reads the attributes of a launch, whose shape is in the current record, into it. */
+CUresult sim_read_attributes(CUfunction handle, const CUlaunchConfig* config);
+
 /* How many bytes of parameters a kernel takes. */
 size_t sim_parameter_bytes(const sim_kernel* kernel);
 /* A launch in the context, whose shape is in the current record; its parameters stay

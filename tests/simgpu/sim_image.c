@@ -114,3 +114,26 @@ bool sim_image_find_kernel(const void* code, const char* name,
       shared_bytes >= RESERVED_BYTES ? shared_bytes - RESERVED_BYTES : shared_bytes;
   return true;
 }
+
+bool sim_image_find_variable(const void* code, const char* name, const void** out_bytes,
+                             size_t* out_size_bytes) {
+  if (!is_elf(code)) return false;
+  const char* image = code;
+  const Elf64_Shdr* table = find_section(image, ".symtab", "");
+  if (!table) return false;
+  const char* names = image + section_at(image, table->sh_link)->sh_offset;
+  const Elf64_Sym* symbols =
+      (const Elf64_Sym*)(const void*)(image + table->sh_offset);
+  for (size_t i = 0; i < table->sh_size / sizeof(*symbols); ++i) {
+    const Elf64_Sym* symbol = &symbols[i];
+    if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT) continue;
+    if (strcmp(names + symbol->st_name, name) != 0) continue;
+    const Elf64_Shdr* section = section_at(image, symbol->st_shndx);
+    *out_size_bytes = symbol->st_size;
+    *out_bytes = section->sh_type == SHT_NOBITS
+                     ? NULL
+                     : image + section->sh_offset + symbol->st_value;
+    return true;
+  }
+  return false;
+}

@@ -17,6 +17,9 @@ typedef struct sim_kernel_info {
 
 /* 0 when it is neither a cubin nor PTX. */
 size_t sim_image_size(const void* code);
+/* A variable: its bytes, NULL for zeros, and how many; false where there is none. */
+bool sim_image_find_variable(const void* code, const char* name, const void** out_bytes,
+                             size_t* out_size_bytes);
 bool sim_image_find_kernel(const void* code, const char* name, sim_kernel_info* out_info);
 
 #endif /* ONS_TESTS_SIMGPU_SIM_IMAGE_H_ */

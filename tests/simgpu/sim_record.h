@@ -14,7 +14,14 @@
 
 #define SIM_API __attribute__((visibility("default")))
 
-enum { SIM_MAX_PARAMETERS = 32, SIM_MAX_PARAMETER_BYTES = 1024, SIM_MAX_DEVICES = 8 };
+enum {
+  SIM_MAX_PARAMETERS = 32,
+  SIM_MAX_PARAMETER_BYTES = 1024,
+  SIM_MAX_DEVICES = 8,
+  SIM_MAX_ATTRIBUTES = 8,
+  SIM_MULTIPROCESSORS = 132,
+  SIM_RESIDENT_THREADS = 2048 /* of a multiprocessor */
+};
 
 /* One call of a driver function. What does not apply is zero. */
 typedef struct sim_record {
@@ -34,6 +41,9 @@ typedef struct sim_record {
   uint32_t parameter_sizes[SIM_MAX_PARAMETERS];
   uint32_t parameter_offsets[SIM_MAX_PARAMETERS];
   uint8_t parameters[SIM_MAX_PARAMETER_BYTES]; /* laid out as the kernel sees them */
+  uint32_t attribute_count; /* of a launch; 1 of a node's attribute */
+  uint32_t attribute_ids[SIM_MAX_ATTRIBUTES];
+  int32_t attribute_values[SIM_MAX_ATTRIBUTES][3]; /* the first three words */
 } sim_record;
 
 typedef enum sim_capture_mode {

@@ -63,7 +63,7 @@ static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* de
       "%s: %s", mangled, result.error.message);
   cr_assert(eq(sz, bound.signature->count, 1));
   cr_assert(
-      eq(int, ons__plan_create(NULL, "k", bound.signature, &bound.plan, &result.error),
+      eq(int, ons__plan_create(NULL, "k", bound.signature, NULL, &bound.plan, &result.error),
          0),
       "%s", result.error.message);
   ons_runtime runtime = {0};
@@ -77,7 +77,10 @@ static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* de
     cr_assert(eq(u32, block.index, 0));
     result.status = ons__bind_explain(&kernel, &bound, result.refusal, arg, block.index,
                                       &result.error);
-    cr_assert(strstr(result.error.message, "kernel 'k', argument 1: declared ") != NULL,
+    bool is_item = arg->kind == ONS_ARG_LIST;
+    cr_assert(strstr(result.error.message, is_item ? "kernel 'k', argument 1"
+                                                   : "kernel 'k', argument 1: declared ") !=
+                  NULL,
               "%s", result.error.message);
     cr_assert(strstr(result.error.message, bound.signature->parameters[0].type) != NULL);
   } else {
@@ -529,11 +532,11 @@ Test(bind, parameters_have_room) {
   };
   ons__signature signature = {.count = 2, .parameters = parameters};
   ons__plan* plan = NULL;
-  cr_assert(eq(int, ons__plan_create(NULL, "k", &signature, &plan, &error), 0));
+  cr_assert(eq(int, ons__plan_create(NULL, "k", &signature, NULL, &plan, &error), 0));
   cr_expect(eq(int, plan->steps[1].offset, 16), "a struct may be aligned to 16");
   ons__free(NULL, plan);
   parameters[1].size_bytes = 4093;
-  cr_expect(eq(int, ons__plan_create(NULL, "k", &signature, &plan, &error),
+  cr_expect(eq(int, ons__plan_create(NULL, "k", &signature, NULL, &plan, &error),
                ONS_STATUS_UNSUPPORTED));
   cr_expect(strstr(error.message, "parameter 2 (S)") != NULL, "%s", error.message);
 }
@@ -544,4 +547,275 @@ Test(bind, bytes_must_have_the_declared_size) {
   CHECK_REFUSED(bind_one("FviE", &arg, &cpu), ONS__REFUSED_SIZE,
                 ONS_STATUS_ARGUMENT_VALUE, "8 bytes");
   cr_expect(eq(int, bind_one("FvxE", &arg, &cpu).refusal, ONS__ACCEPTED));
+}
+
+/* ---- small floats of 8 bits ---- */
+
+static unsigned bits8(const char* mangled, double value) {
+  ons_arg arg = float_arg(value);
+  attempt got = bind_one(mangled, &arg, &cpu);
+  return got.refusal ? 0x100u : got.bytes[0];
+}
+
+Test(bind, float8_rounds_and_refuses) {
+  static const char* const e4m3 = "Fv13__nv_fp8_e4m3E";
+  static const char* const e5m2 = "Fv13__nv_fp8_e5m2E";
+  static const char* const fnuz = "Fv19__hip_fp8_e4m3_fnuzE";
+  static const struct {
+    const char* type;
+    double value;
+    unsigned bits; /* 0x100: refused */
+  } table[] = {
+      {e4m3, 0, 0},           {e4m3, -0.0, 0x80},       {e4m3, 1, 0x38},
+      {e4m3, -448, 0xfe},     {e4m3, 464.1, 0x100},      {e4m3, 464, 0x7e},
+      {e4m3, INFINITY, 0x100}, {e4m3, 0x1p-9, 0x01},    {e4m3, 0x1p-10, 0},
+      {e4m3, 0x1.8p-9, 0x02}, {e4m3, 1.0625, 0x38},     {e4m3, 1.1875, 0x3a},
+      {e5m2, 57344, 0x7b},    {e5m2, 61440, 0x100},     {e5m2, -INFINITY, 0xfc},
+      {e5m2, 0x1p-16, 0x01},  {e5m2, 0x1p-14, 0x04},    {fnuz, -0.0, 0},
+      {fnuz, 1, 0x40},        {fnuz, 240, 0x7f},        {fnuz, 248, 0x100},
+  };
+  for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); ++i) {
+    cr_expect(eq(u32, bits8(table[i].type, table[i].value), table[i].bits), "%s %g",
+              table[i].type, table[i].value);
+  }
+  cr_expect(eq(u32, bits8(e4m3, NAN) & 0x7f, 0x7f));
+  cr_expect(eq(u32, bits8(fnuz, NAN), 0x80));
+}
+
+/* ---- lists ---- */
+
+static ons_arg int_item(int64_t value) {
+  return (ons_arg){.kind = ONS_ARG_INT, .value.i = value};
+}
+
+static ons_arg list_arg(const ons_arg* items, size_t count) {
+  return (ons_arg){.kind = ONS_ARG_LIST, .value.items = items, .item_count = count};
+}
+
+Test(bind, vectors_take_a_list_of_numbers) {
+  ons_arg items[] = {float_arg(1.5), int_item(2), float_arg(-3), float_arg(4)};
+  ons_arg arg = list_arg(items, 4);
+  attempt got = bind_one("Fv6float4E", &arg, &cpu);
+  cr_assert(eq(int, got.refusal, ONS__ACCEPTED), "%s", got.error.message);
+  float expected[] = {1.5f, 2, -3, 4};
+  cr_expect(eq(int, memcmp(got.bytes, expected, sizeof(expected)), 0));
+
+  ons_arg bytes[] = {int_item(0), int_item(255), int_item(7)};
+  arg = list_arg(bytes, 3);
+  got = bind_one("Fv6uchar3E", &arg, &cpu);
+  cr_assert(eq(int, got.refusal, ONS__ACCEPTED), "%s", got.error.message);
+  cr_expect(eq(int, memcmp(got.bytes, "\0\377\7", 3), 0));
+  bytes[1] = int_item(256);
+  CHECK_REFUSED(bind_one("Fv6uchar3E", &arg, &cpu), ONS__REFUSED_RANGE,
+                ONS_STATUS_ARGUMENT_VALUE, "item 2 of 3: declared uchar3, got the integer 256");
+  arg = list_arg(bytes, 2);
+  CHECK_REFUSED(bind_one("Fv6uchar3E", &arg, &cpu), ONS__REFUSED_COUNT,
+                ONS_STATUS_ARGUMENT_VALUE, "a list of 2");
+  arg = list_arg(NULL, 3);
+  CHECK_REFUSED(bind_one("Fv6uchar3E", &arg, &cpu), ONS__REFUSED_MALFORMED,
+                ONS_STATUS_ARGUMENT_VALUE, "malformed");
+  arg = int_item(1);
+  CHECK_REFUSED(bind_one("Fv6uchar3E", &arg, &cpu), ONS__REFUSED_NEEDS_NUMBERS,
+                ONS_STATUS_ARGUMENT_TYPE, "a list of its numbers");
+  arg = (ons_arg){.kind = ONS_ARG_BYTES, .value.bytes = expected, .size_bytes = 16};
+  cr_expect(eq(int, bind_one("Fv6float4E", &arg, &cpu).refusal, ONS__ACCEPTED));
+  ons_arg nested = list_arg(items, 1);
+  ons_arg outer[] = {nested, nested};
+  arg = list_arg(outer, 2);
+  CHECK_REFUSED(bind_one("Fv6float2E", &arg, &cpu), ONS__REFUSED_NEEDS_NUMBER,
+                ONS_STATUS_ARGUMENT_TYPE, "item 1 of 2");
+}
+
+Test(bind, complex_numbers_are_two_parts_or_real) {
+  ons_arg items[] = {float_arg(1.5), float_arg(-2)};
+  ons_arg arg = list_arg(items, 2);
+  attempt got = bind_one("FvSt7complexIfEE", &arg, &cpu);
+  float expected[] = {1.5f, -2};
+  cr_assert(eq(int, got.refusal, ONS__ACCEPTED), "%s", got.error.message);
+  cr_expect(eq(int, memcmp(got.bytes, expected, sizeof(expected)), 0));
+  arg = int_item(3);
+  got = bind_one("FvSt7complexIdEE", &arg, &cpu);
+  double real[] = {3, 0};
+  cr_assert(eq(int, got.refusal, ONS__ACCEPTED), "%s", got.error.message);
+  cr_expect(eq(int, memcmp(got.bytes, real, sizeof(real)), 0));
+  CHECK_REFUSED(bind_one("Fv6float2E", &arg, &cpu), ONS__REFUSED_NEEDS_NUMBERS,
+                ONS_STATUS_ARGUMENT_TYPE, "a list of its numbers");
+  items[1] = float_arg(1e300);
+  arg = list_arg(items, 2);
+  CHECK_REFUSED(bind_one("FvSt7complexIfEE", &arg, &cpu), ONS__REFUSED_RANGE,
+                ONS_STATUS_ARGUMENT_VALUE, "item 2 of 2");
+}
+
+Test(bind, tables_take_a_list_of_tensors) {
+  DLTensor first = float_tensor(&cpu), second = first;
+  second.byte_offset = 6 * sizeof(float);
+  ons_arg items[] = {tensor_arg(&first, 0), tensor_arg(&second, 0),
+                     {.kind = ONS_ARG_NULL}};
+  ons_arg arg = list_arg(items, 3);
+  attempt got = bind_one("FvN3ons4ptrsIfLi3EEEE", &arg, &cpu);
+  cr_assert(eq(int, got.refusal, ONS__ACCEPTED), "%s", got.error.message);
+  float* pointers[3];
+  memcpy(pointers, got.bytes, sizeof(pointers));
+  cr_expect(eq(ptr, pointers[0], storage));
+  cr_expect(eq(ptr, pointers[1], storage + 6));
+  cr_expect(eq(ptr, pointers[2], NULL));
+
+  CHECK_REFUSED(bind_one("FvN3ons4ptrsIdLi3EEEE", &arg, &cpu), ONS__REFUSED_DTYPE,
+                ONS_STATUS_ARGUMENT_TYPE, "item 1 of 3");
+  items[1].flags = ONS_ARG_READ_ONLY;
+  CHECK_REFUSED(bind_one("FvN3ons4ptrsIfLi3EEEE", &arg, &cpu), ONS__REFUSED_READ_ONLY,
+                ONS_STATUS_ARGUMENT_VALUE, "item 2 of 3");
+  cr_expect(eq(int, bind_one("FvN3ons4ptrsIKfLi3EEEE", &arg, &cpu).refusal, 0));
+  CHECK_REFUSED(bind_one("FvN3ons4ptrsIKfLi4EEEE", &arg, &cpu), ONS__REFUSED_COUNT,
+                ONS_STATUS_ARGUMENT_VALUE, "a list of 3");
+  CHECK_REFUSED(bind_one("FvN3ons4ptrsIKfLi1EEEE", &items[0], &cpu),
+                ONS__REFUSED_NEEDS_TENSORS, ONS_STATUS_ARGUMENT_TYPE, "list of tensors");
+  items[2].kind = ONS_ARG_PENDING; /* is not launched with */
+  items[2].value.tensor = &second;
+  cr_expect(eq(int, bind_one("FvN3ons4ptrsIKfLi3EEEE", &arg, &cpu).refusal,
+               ONS__REFUSED_NEEDS_TENSOR));
+}
+
+/* ---- tensor maps ---- */
+
+static const char* encode_map(ons__device* device, const ons_tensor_map* map,
+                              const DLTensor* tensor, unsigned char* out_bytes) {
+  (void)device;
+  (void)map;
+  memset(out_bytes, 0x5a, ONS_TENSOR_MAP_BYTES);
+  return tensor->shape[0] == 77 ? "the driver refuses" : NULL;
+}
+
+Test(bind, tensor_maps_are_checked_and_encoded) {
+  static const char* const mangled = "FvN3ons10tensor_mapEE";
+  ons__backend_ops ops = gpu_ops;
+  ops.tensor_map = encode_map;
+  ons__backend backend = {.ops = &ops};
+  ons__device device = {.backend = &backend, .device = {kDLCUDA, 1}};
+  alignas(128) static float memory[64];
+  int64_t shape[] = {4, 8}, strides[] = {8, 1};
+  DLTensor tensor = float_tensor(&device);
+  tensor.data = memory;
+  tensor.shape = shape;
+  tensor.strides = strides;
+  ons_tensor_map map = ONS_TENSOR_MAP_INIT;
+  map.rank = 2;
+  map.box[0] = 2;
+  map.box[1] = 8;
+  ons_arg arg = {.kind = ONS_ARG_TENSOR_MAP,
+                 .flags = ONS_ARG_STREAM_KNOWN | ONS_ARG_READ_ONLY,
+                 .value.tensor = &tensor,
+                 .tensor_map = &map};
+  attempt got = bind_one(mangled, &arg, &device);
+  cr_assert(eq(int, got.refusal, ONS__ACCEPTED), "%s", got.error.message);
+  cr_expect(eq(int, got.bytes[63], 0x5a));
+
+#define REFUSED_MAP(text)                                                      \
+  CHECK_REFUSED(bind_one(mangled, &arg, &device), ONS__REFUSED_MAP,            \
+                ONS_STATUS_ARGUMENT_VALUE, text)
+  map.flags = ONS_TENSOR_MAP_WRITE;
+  cr_expect(eq(int, bind_one(mangled, &arg, &device).refusal, ONS__REFUSED_READ_ONLY));
+  map.flags = 0;
+  map.rank = 3;
+  REFUSED_MAP("as many dimensions");
+  map.rank = 2;
+  map.box[0] = 257;
+  REFUSED_MAP("1 to 256");
+  map.box[0] = 2;
+  map.box[1] = 2;
+  REFUSED_MAP("multiple of 16 bytes");
+  map.box[1] = 8;
+  map.steps[0] = 9;
+  REFUSED_MAP("step");
+  map.steps[0] = 0;
+  map.box[1] = 16;
+  map.swizzle = ONS_SWIZZLE_32B;
+  REFUSED_MAP("swizzle's span");
+  map.box[1] = 8;
+  map.swizzle = 0;
+  strides[0] = 6;
+  REFUSED_MAP("with strides (6, 1)");
+  strides[0] = 16, strides[1] = 2;
+  REFUSED_MAP("innermost dimension");
+  strides[0] = 8, strides[1] = 1;
+  tensor.byte_offset = 4;
+  REFUSED_MAP("multiple of 16 bytes");
+  tensor.byte_offset = 0;
+  shape[0] = 77;
+  REFUSED_MAP("the driver refuses");
+  shape[0] = 0;
+  REFUSED_MAP("some elements");
+  shape[0] = 4;
+  tensor.dtype = (DLDataType){kDLComplex, 64, 1};
+  REFUSED_MAP("another dtype");
+  tensor = float_tensor(&cpu);
+  CHECK_REFUSED(bind_one(mangled, &arg, &cpu), ONS__REFUSED_MAP,
+                ONS_STATUS_ARGUMENT_VALUE, "compute capability 9.0");
+  arg = tensor_arg(&tensor, 0);
+  CHECK_REFUSED(bind_one(mangled, &arg, &cpu), ONS__REFUSED_NEEDS_MAP,
+                ONS_STATUS_ARGUMENT_TYPE, "layout of its tensor map");
+}
+
+/* ---- __restrict__ ---- */
+
+static bool overlaps(const char* mangled, const uint8_t* is_restrict, const ons_arg* a,
+                     const ons_arg* b) {
+  ons_error error = ONS_ERROR_INIT;
+  ons__signature* signature = NULL;
+  ons__plan* plan = NULL;
+  cr_assert(eq(int, ons__signature_parse(NULL, mangled, &signature, &error), 0));
+  cr_assert(
+      eq(int, ons__plan_create(NULL, "k", signature, is_restrict, &plan, &error), 0));
+  cr_expect(eq(sz, plan->common_count, is_restrict ? SIZE_MAX : 2));
+  ons_arg args[] = {*a, *b};
+  size_t first = 9, second = 9;
+  bool found = ons__bind_find_overlap(plan, args, &first, &second);
+  if (found) cr_expect(first == 0 && second == 1);
+  ons__free(NULL, plan);
+  ons__signature_destroy(signature);
+  return found;
+}
+
+Test(bind, overlaps_are_found_where_restrict_is_promised) {
+  static const uint8_t one[] = {0, 1}, none[] = {0, 0};
+  static const char* const written = "FvPKfPfE";
+  DLTensor x = float_tensor(&cpu), y = x; /* 6 floats */
+  ons_arg a = tensor_arg(&x, 0), b = tensor_arg(&y, 0);
+  y.byte_offset = 5 * sizeof(float);
+  cr_expect(overlaps(written, one, &a, &b));
+  cr_expect(not(overlaps(written, none, &a, &b)));
+  cr_expect(not(overlaps(written, NULL, &a, &b)));
+  cr_expect(not(overlaps("FvPKfPKfE", one, &a, &b)), "both only read");
+  y.byte_offset = 6 * sizeof(float);
+  cr_expect(not(overlaps(written, one, &a, &b)));
+  x.byte_offset = 5 * sizeof(float);
+  x.shape = (int64_t[]){1, 2};
+  cr_expect(overlaps(written, one, &a, &b));
+
+  /* Columns of one matrix lie between each other. */
+  int64_t shape[] = {3, 2}, strides[] = {4, 1}, back[] = {-4, 1};
+  x = y = float_tensor(&cpu);
+  x.shape = y.shape = shape;
+  x.strides = y.strides = strides;
+  y.byte_offset = 2 * sizeof(float);
+  cr_expect(not(overlaps("FvN3ons4viewIKfLi2ExEENS0_IfLi2ExEEE", one, &a, &b)));
+  y.byte_offset = 0;
+  cr_expect(overlaps("FvN3ons4viewIKfLi2ExEENS0_IfLi2ExEEE", one, &a, &b));
+
+  /* Backwards from its element 0. */
+  y = float_tensor(&cpu);
+  y.byte_offset = 2 * sizeof(float);
+  x.strides = back;
+  x.byte_offset = 10 * sizeof(float);
+  cr_expect(not(overlaps("FvN3ons4viewIKfLi2ExEEPfE", one, &a, &b)), "not certain");
+  x.byte_offset = 4 * sizeof(float);
+  cr_expect(overlaps("FvN3ons4viewIKfLi2ExEEPfE", one, &a, &b));
+
+  /* Lists, empty tensors, nulls. */
+  x = y = float_tensor(&cpu);
+  ons_arg items[] = {{.kind = ONS_ARG_NULL}, a};
+  ons_arg list = list_arg(items, 2);
+  cr_expect(overlaps("FvN3ons4ptrsIKfLi2EEEPfE", one, &list, &b));
+  y.shape = (int64_t[]){0, 3};
+  cr_expect(not(overlaps(written, one, &a, &b)));
 }

@@ -43,7 +43,8 @@ static void expect_types(const char* mangled, const char* types) {
 
 /* "pointer const float32|complex64 8/8": kind, constness, dtypes, size and alignment. */
 static void describe(const ons__parameter* parameter, char* text, size_t capacity_bytes) {
-  static const char* const kKinds[] = {"", "pointer", "view", "scalar", "struct"};
+  static const char* const kKinds[] = {"",       "pointer", "view",     "scalar",
+                                      "struct", "vector",  "pointers", "tensor map"};
   char dtype[32], alternative[32] = "", shape[32] = "";
   ons__dtype_text(parameter->dtype, dtype, sizeof(dtype));
   if (parameter->alternative.bits) {
@@ -318,7 +319,7 @@ Test(signature, small_floats) {
   static const char* const kHalf[] = {
       "pointer float16 8/8", "pointer const float16 8/8",
       "scalar float16 2/2",  "pointer float16x2|complex32 8/8",
-      "struct void 4/4",     "pointer const float16x2|complex32 8/8"};
+      "vector float16x2 4/4",     "pointer const float16x2|complex32 8/8"};
   expect_parameters("_Z7ons_sigIFvP6__halfPKS0_S0_P7__half2S4_PKS4_EEvv", kHalf,
                     COUNT(kHalf));
   static const char* const kBfloat[] = {
@@ -329,7 +330,7 @@ Test(signature, small_floats) {
   static const char* const kFp8[] = {
       "pointer float8_e4m3fn 8/8", "pointer const float8_e4m3fn 8/8",
       "pointer float8_e5m2 8/8",   "pointer float8_e8m0fnu 8/8",
-      "struct void 1/1",           "pointer raw uint8|int8 8/8"};
+      "scalar float8_e4m3fn 1/1",  "pointer raw uint8|int8 8/8"};
   expect_parameters(
       "_Z7ons_sigIFvP13__nv_fp8_e4m3PKS0_P13__nv_fp8_e5m2P13__nv_fp8_e8m0S0_P15__nv_"
       "fp8x4_"
@@ -338,18 +339,18 @@ Test(signature, small_floats) {
 }
 
 Test(signature, vectors) {
-  static const char* const kExpected[] = {"struct void 8/8",
+  static const char* const kExpected[] = {"vector float32x2 8/8",
                                           "pointer float32x2|complex64 8/8",
                                           "pointer const float32x4 8/8",
-                                          "struct void 16/16",
+                                          "vector float32x4 16/16",
                                           "pointer float64x2|complex128 8/8",
                                           "pointer int32x4 8/8",
                                           "pointer uint32x3 8/8",
                                           "pointer uint8x4 8/8",
                                           "pointer int16 8/8",
-                                          "struct void 12/4",
-                                          "struct void 32/16",
-                                          "struct void 32/32"};
+                                          "vector float32x3 12/4",
+                                          "vector float64x4 32/16",
+                                          "vector float64x4 32/32"};
   expect_parameters(
       "Fv6float2PS_PK6float4S1_"
       "P7double2P4int4P5uint3P6uchar4P6short16float37double411double4_"
@@ -365,7 +366,7 @@ Test(signature, vectors) {
 Test(signature, complex) {
   static const char* const kExpected[] = {"pointer complex64 8/8",
                                           "pointer const complex128 8/8",
-                                          "struct void 8/8", "pointer complex32 8/8"};
+                                          "vector complex64 8/8", "pointer complex32 8/8"};
   expect_parameters(
       "_Z7ons_sigIFvPN4cuda3std3__47complexIfEEPKNS3_IdEES4_PNS3_I6__halfEEEEvv",
       kExpected, COUNT(kExpected));
@@ -603,4 +604,19 @@ Test(signature, dtype_text) {
   char tiny[4];
   ons__dtype_text((DLDataType){kDLFloat, 32, 1}, tiny, sizeof(tiny));
   cr_assert_str_eq(tiny, "flo");
+}
+
+Test(signature, tables_and_tensor_maps) {
+  expect_parameter("FvN3ons4ptrsIKfLi3EEEE", 0, "pointers const float32 24/8");
+  expect_parameter("FvN3ons4ptrsI6__halfLi512EEEE", 0, "pointers float16 4096/8");
+  refuse("FvN3ons4ptrsIfLi513EEEE", "N from 1 to 512");
+  refuse("FvN3ons4ptrsIfLi0EEEE", "N from 1 to 512");
+  refuse("FvN3ons4ptrsI1SLi2EEEE", "elements of a type that tensors have");
+  expect_parameter("FvN2my4ptrsIfLi3EEEE", 0, "struct void 0/0");
+  expect_parameter("FvN3ons10tensor_mapEE", 0, "tensor map void 128/64");
+  expect_parameter("Fv14CUtensorMap_stE", 0, "tensor map void 128/64");
+  expect_parameter("FvN2my10tensor_mapEE", 0, "struct void 0/0");
+  ons__signature* signature = parse("FvN3ons4ptrsIfLi7EEEE");
+  cr_expect_eq(signature->parameters[0].item_count, 7);
+  ons__signature_destroy(signature);
 }

@@ -373,7 +373,7 @@ Test(source_scan, failing_allocations_leak_nothing) {
   static const char kSource[] =
       "#if A\nnamespace a { __global__ void f(int x, int y); template <class T> "
       "__global__ "
-      "void\n#endif\ng(T a, T) {} __global__ void f(int x, int z) {} }";
+      "void\n#endif\ng(T* a, T) {} __global__ void f(int x, int z) {} }";
   scarce memory = {0};
   ons_allocator allocator = {&memory, scarce_allocate, scarce_free};
   ons__source_scan scan;
@@ -388,4 +388,86 @@ Test(source_scan, failing_allocations_leak_nothing) {
   cr_assert_eq(scan.kernel_count, 2);
   ons__source_scan_clear(&scan);
   cr_assert_eq(memory.live, 0);
+}
+
+/* "T=0.dtype N=0.rank": what each argument tells. */
+static void expect_deductions(const char* source, const char* expected) {
+  static const char* const kKinds[] = {"", "dtype", "rank", "index", "count"};
+  ons__source_scan scan;
+  char text[256] = "";
+  cr_assert(ons__source_scan_run(NULL, source, &scan));
+  cr_assert_eq(scan.kernel_count, 1, "%s", source);
+  const ons__scanned_kernel* kernel = &scan.kernels[0];
+  for (size_t i = 0; i < kernel->deduction_count; ++i) {
+    const ons__scanned_deduction* one = &kernel->deductions[i];
+    cr_assert_lt(one->template_parameter, kernel->template_parameter_count);
+    size_t used = strlen(text);
+    snprintf(text + used, sizeof(text) - used, "%s%s=%u.%s", i ? " " : "",
+             kernel->template_parameters[one->template_parameter].name, one->parameter,
+             kKinds[one->kind]);
+  }
+  cr_expect_str_eq(text, expected, "%s", source);
+  ons__source_scan_clear(&scan);
+}
+
+Test(source_scan, deductions) {
+  expect_deductions("template <typename T> __global__ void f(const T* x, T* y, T z) {}",
+                    "T=0.dtype T=1.dtype");
+  expect_deductions(
+      "template <class T, int N, class I = int> __global__ void f(int n,"
+      " ons::view<const T, N, I> x, view<T, N> y) {}",
+      "T=1.dtype N=1.rank I=1.index T=2.dtype N=2.rank");
+  expect_deductions("template <class T, int N> __global__ void f(ons::ptrs<T, N> xs) {}",
+                    "T=0.dtype N=0.count");
+  expect_deductions("template <class T> __global__ void f(T const* const __restrict__ x,"
+                    " T x2[], const T *) {}",
+                    "T=0.dtype T=1.dtype T=2.dtype");
+  expect_deductions("template <class T, int N> __global__ void f(ons::view<float, 3> x,"
+                    " my::view<T, N> y, T** z, vec<T, N>* v, int (&a)[N], T*& r) {}",
+                    "");
+  expect_deductions("template <class T, int N> __global__ void f(ons::view<vec<T>, N+1> x)"
+                    " {}",
+                    "");
+  expect_deductions("__global__ void f(const T* x) {}", "");
+  expect_deductions("template <class T> void g(T* x) {} __global__ void f(const T* x) {}",
+                    "");
+}
+
+Test(source_scan, template_parameters) {
+  ons__source_scan scan;
+  cr_assert(ons__source_scan_run(
+      NULL,
+      "template <typename T, int N = (1 > 2), bool FLAG = false, class, typename... R,"
+      " template <class> class C, unsigned long long BIG> __global__ void f(T* x) {}",
+      &scan));
+  cr_assert_eq(scan.kernel_count, 1);
+  const ons__scanned_kernel* kernel = &scan.kernels[0];
+  static const struct {
+    const char* name;
+    bool is_type, has_default;
+  } expected[] = {{"T", true, false}, {"N", false, true},   {"FLAG", false, true},
+                  {NULL, true, false}, {NULL, true, false}, {"C", false, false},
+                  {"BIG", false, false}};
+  cr_assert_eq(kernel->template_parameter_count, 7);
+  for (size_t i = 0; i < 7; ++i) {
+    const ons__scanned_template_parameter* one = &kernel->template_parameters[i];
+    cr_expect((one->name == NULL) == (expected[i].name == NULL), "%zu", i);
+    if (one->name && expected[i].name) cr_expect_str_eq(one->name, expected[i].name);
+    cr_expect_eq(one->is_type, expected[i].is_type, "%zu", i);
+    cr_expect_eq(one->has_default, expected[i].has_default, "%zu", i);
+  }
+  ons__source_scan_clear(&scan);
+}
+
+Test(source_scan, restrict_is_told) {
+  ons__source_scan scan;
+  cr_assert(ons__source_scan_run(
+      NULL,
+      "__global__ void f(const float* __restrict__ a, float* b, float *__restrict c,"
+      " int n = sizeof(__restrict__)) {}",
+      &scan));
+  const uint8_t expected[] = {1, 0, 1, 0};
+  cr_assert_eq(scan.kernels[0].parameter_count, 4);
+  cr_expect_eq(memcmp(scan.kernels[0].parameter_is_restrict, expected, 4), 0);
+  ons__source_scan_clear(&scan);
 }

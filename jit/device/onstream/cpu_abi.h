@@ -28,4 +28,12 @@ typedef struct ons_cpu_kernel {
   const char* (*signature)(void); /* the mangled function type */
 } ons_cpu_kernel;
 
+/* The data symbol "ons_cpu_variable_<i>" likewise, for a variable. */
+typedef struct ons_cpu_variable {
+  uint32_t abi_version;
+  uint64_t size_bytes;
+  const volatile void* address;
+  const char* (*signature)(void); /* of a function that takes its address */
+} ons_cpu_variable;
+
 #endif /* ONSTREAM_CPU_ABI_H_ */

@@ -1,5 +1,5 @@
-// Included ahead of every kernel source, on every backend: ons::view and, where the
-// compiler has no <stdint.h>, the fixed-width integers. C++17; nothing else is included.
+// Included ahead of every kernel source, on every backend: ons::view, ons::ptrs,
+// ons::tensor_map and, where the compiler has no <stdint.h>, the fixed-width integers. C++17; nothing else is included.
 // Template parameters end in an underscore because -DN=4 and -DT=float are what sources
 // are compiled with.
 #ifndef ONSTREAM_KERNEL_H_
@@ -22,7 +22,33 @@ using uint64_t = unsigned long long;
 #define ONS_DEVICE_INLINE inline
 #endif
 
+// With ONS_CHECK an index out of range ends the kernel with a message, on every backend.
+#if defined(ONS_CHECK)
+#if !defined(__CUDACC_RTC__) && !defined(__CUDACC__) && !defined(__HIP__)
+extern "C" int printf(const char*, ...);
+#endif
+#define ONS_CHECK_INDEX(index, size, what, dimension)                                    \
+  do {                                                                                   \
+    if ((index) < 0 || (index) >= (size)) {                                              \
+      printf("onstream: index %lld is outside of dimension %d, of size %lld, of an %s\n", \
+             static_cast<long long>(index), dimension, static_cast<long long>(size),     \
+             what);                                                                      \
+      ons::stop();                                                                       \
+    }                                                                                    \
+  } while (0)
+#else
+#define ONS_CHECK_INDEX(index, size, what, dimension) static_cast<void>(0)
+#endif
+
 namespace ons {
+
+ONS_DEVICE_INLINE void stop() {
+#if defined(__CUDA_ARCH__)
+  __trap();
+#else
+  __builtin_trap();
+#endif
+}
 
 // A tensor of rank N by value: element (i, j, ...) is data[i * strides[0] + j *
 // strides[1] + ...]. Shape and strides count elements. view<const T, N> takes tensors
@@ -44,7 +70,10 @@ struct view {
     static_assert(sizeof...(I_) == N_, "as many indices as the view has dimensions");
     const Index_ at[] = {static_cast<Index_>(index)...};
     Index_ offset = 0;
-    for (int d = 0; d < N_; ++d) offset += at[d] * strides[d];
+    for (int d = 0; d < N_; ++d) {
+      ONS_CHECK_INDEX(at[d], shape[d], "ons::view", d);
+      offset += at[d] * strides[d];
+    }
     return data[offset];
   }
 
@@ -53,6 +82,26 @@ struct view {
     for (int d = 0; d < N_; ++d) count *= shape[d];
     return count;
   }
+};
+
+// The tensors of a list by value, each dense: ptrs<const float, 3> holds three pointers.
+template <class T_, int N_>
+struct ptrs {
+  static_assert(N_ >= 1 && N_ <= 512, "1 to 512 pointers fit the parameters of a kernel");
+  static constexpr int count = N_;
+
+  T_* data[N_];
+
+  ONS_DEVICE_INLINE T_* operator[](int index) const {
+    ONS_CHECK_INDEX(index, N_, "ons::ptrs", 0);
+    return data[index];
+  }
+};
+
+// TMA's descriptor of a tensor, as CUtensorMap: declare the parameter
+// `const __grid_constant__ ons::tensor_map map` and pass &map to the instructions.
+struct alignas(64) tensor_map {
+  unsigned long long opaque[16];
 };
 
 }  // namespace ons

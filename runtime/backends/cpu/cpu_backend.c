@@ -120,6 +120,7 @@ static ons_status device_open(ons__backend* backend, int32_t ordinal,
                                       .block = {1024, 1024, 64},
                                       .threads_per_block = 1024,
                                       .shared_bytes = 0};
+  base->traits.multiprocessor_count = device->thread_count;
   snprintf(base->arch, sizeof(base->arch), "native");
   char model[96];
   read_model(model, sizeof(model));
@@ -222,6 +223,19 @@ static ons_status function(ons__binary* base, const char* lowered,
   return ONS_STATUS_OK;
 }
 
+static ons_status variable(ons__binary* base, const char* lowered, void** out_address,
+                           size_t* out_size_bytes, ons_error* error) {
+  cpu_binary* binary = (cpu_binary*)base;
+  const ons_cpu_variable* found = ons__shared_object_find(binary->object, lowered);
+  if (!found || found->abi_version != ONS_CPU_ABI_VERSION) {
+    return ons__error_set(error, ONS_STATUS_NOT_FOUND, "the compiled module has no %s",
+                          lowered);
+  }
+  *out_address = (void*)(uintptr_t)found->address;
+  *out_size_bytes = found->size_bytes;
+  return ONS_STATUS_OK;
+}
+
 /* ---- launches --------------------------------------------------------------------- */
 
 static uint64_t now_ns(void) {
@@ -300,6 +314,20 @@ static void run_blocks(cpu_device* device, cpu_function* self,
                         memory_order_relaxed);
 }
 
+/* Of kernels that do one element a thread: the thread loop is then as good as a flat one,
+ * and there is little to run at a block's end. */
+static ons_status block_size(ons__device* base, const ons__function* function_,
+                             uint32_t shared_bytes, uint32_t limit, uint32_t* out_block,
+                             uint32_t* out_grid, ons_error* error) {
+  enum { GOOD = 256 };
+  (void)function_;
+  (void)shared_bytes;
+  (void)error;
+  *out_block = limit < GOOD ? limit : GOOD;
+  *out_grid = ((const cpu_device*)base)->thread_count;
+  return ONS_STATUS_OK;
+}
+
 static ons_status launch_blocks(ons__device* base, const ons__function* function_,
                                 const ons_launch* launch, void* stream,
                                 void* const* parameters, size_t parameter_count,
@@ -342,7 +370,9 @@ static const ons__backend_ops cpu_ops = {
     .load = load,
     .unload = unload,
     .function = function,
+    .variable = variable,
     .launch = launch_blocks,
+    .block_size = block_size,
 };
 
 ons_status ons__cpu_backend_create(const ons__settings* settings,

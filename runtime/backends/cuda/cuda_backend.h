@@ -80,11 +80,34 @@ void ons__cuda_unload(ons__binary* binary);
 ons_status ons__cuda_function(ons__binary* binary, const char* lowered,
                               ons__function* out_function, uint32_t* parameter_sizes,
                               size_t count, ons_error* error);
+ons_status ons__cuda_variable(ons__binary* binary, const char* lowered,
+                              void** out_address, size_t* out_size_bytes,
+                              ons_error* error);
 
 ONS__HOT ons_status ons__cuda_launch(ons__device* device, const ons__function* function,
                                      const ons_launch* launch, void* stream,
                                      void* const* parameters, size_t parameter_count,
                                      ons_error* error);
+
+ons_status ons__cuda_launch_with_attributes(ons__device* device,
+                                            const ons__function* function,
+                                            const ons_launch* launch, void* stream,
+                                            void* const* parameters,
+                                            size_t parameter_count, ons_error* error);
+/* Of a new node; those of launch->attributes, which may be NULL. */
+CUresult ons__cuda_node_attributes(const ons__cuda_driver* driver,
+                                   const ons_launch_attributes* attributes,
+                                   CUgraphNode node);
+ons_status ons__cuda_resident_blocks(ons__device* device, const ons__function* function,
+                                     uint32_t block_threads, uint32_t shared_bytes,
+                                     uint32_t* out_count, ons_error* error);
+ons_status ons__cuda_resident_clusters(ons__device* device, const ons__function* function,
+                                       const ons_launch* launch, uint32_t* out_count,
+                                       ons_error* error);
+ons_status ons__cuda_block_size(ons__device* device, const ons__function* function,
+                                uint32_t shared_bytes, uint32_t limit,
+                                uint32_t* out_block, uint32_t* out_grid,
+                                ons_error* error);
 
 ONS__HOT ons_status ons__cuda_capture_state(ons__device* device, void* stream,
                                             ons__capture_state* out_state,
@@ -99,6 +122,11 @@ ons_status ons__cuda_event_record(ons__device* device, void* event, void* stream
 ons_status ons__cuda_event_wait(ons__device* device, void* event, void* stream,
                                 ons_error* error);
 bool ons__cuda_event_passed(ons__device* device, void* event);
+void* ons__cuda_event_handle(const void* event);
+ons_status ons__cuda_stream_wait(ons__device* device, void* stream, ons_error* error);
+ons_status ons__cuda_copy_to_host(ons__device* device, void* stream, void* target,
+                                  const void* source, size_t size_bytes,
+                                  ons_error* error);
 void ons__cuda_housekeeping_enter(ons__device* device, unsigned* out_token);
 void ons__cuda_housekeeping_leave(ons__device* device, unsigned token);
 ons_status ons__cuda_graph_retain(ons__device* device, void* graph, void* object,
@@ -113,6 +141,8 @@ ons_status ons__cuda_graph_add(ons__device* device, const ons__function* functio
 ons_status ons__cuda_graph_update(ons__device* device, const ons__function* function,
                                   const ons_launch* launch, void* exec, void* node,
                                   void* const* parameters, ons_error* error);
+const char* ons__cuda_tensor_map(ons__device* device, const ons_tensor_map* map,
+                                 const DLTensor* tensor, unsigned char* out_bytes);
 bool ons__cuda_host_pointer_usable(ons__device* device, const void* pointer);
 
 #endif /* ONS_RUNTIME_BACKENDS_CUDA_CUDA_BACKEND_H_ */

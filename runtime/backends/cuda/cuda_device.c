@@ -72,6 +72,41 @@ static CUresult read_attributes(ons__cuda_device* device) {
   return CUDA_SUCCESS;
 }
 
+/* What older drivers do not know, their devices do not have. */
+static uint32_t read_optional(const ons__cuda_device* device,
+                              CUdevice_attribute attribute) {
+  int value = 0;
+  CUresult result =
+      device->driver->cuDeviceGetAttribute(&value, attribute, device->handle);
+  return result || value < 0 ? 0 : (uint32_t)value;
+}
+
+static void read_traits(ons__cuda_device* device) {
+  const ons__cuda_driver* driver = device->driver;
+  device->base.traits = (ons__device_traits){
+      .multiprocessor_count =
+          read_optional(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+      .threads_per_multiprocessor =
+          read_optional(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR),
+      .has_attributes = driver->cuLaunchKernelEx != NULL,
+      .has_cooperative = read_optional(device, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH),
+      .has_clusters = driver->cuOccupancyMaxActiveClusters &&
+                      read_optional(device, CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH),
+      .has_carveout = driver->version >= 12050,
+  };
+}
+
+static CUresult read_priorities(ons__cuda_device* device) {
+  ons__device_traits* traits = &device->base.traits;
+  ons__cuda_scope scope;
+  CUresult result = ons__cuda_relaxed_enter(device, &scope);
+  if (result) return result;
+  result = device->driver->cuCtxGetStreamPriorityRange(&traits->lowest_priority,
+                                                       &traits->highest_priority);
+  ons__cuda_relaxed_leave(device, &scope);
+  return result;
+}
+
 static ons_status no_device(const ons__cuda_driver* driver, int32_t ordinal,
                             ons_error* error) {
   int count = 0;
@@ -93,6 +128,7 @@ static ons_status describe(ons__cuda_device* device, int32_t ordinal, ons_error*
   if (result) return ons__cuda_error(driver, "cuDeviceGetName", result, error);
   result = read_attributes(device);
   if (result) return ons__cuda_error(driver, "cuDeviceGetAttribute", result, error);
+  read_traits(device);
   snprintf(device->base.name, sizeof(device->base.name), "%.80s, %s", name,
            device->base.arch);
   return ONS_STATUS_OK;
@@ -121,6 +157,12 @@ ons_status ons__cuda_device_open(ons__backend* backend, int32_t ordinal,
   CUresult result = retain_primary(device);
   if (result) {
     status = ons__cuda_error(device->driver, "cuDevicePrimaryCtxRetain", result, error);
+    goto fail;
+  }
+  result = read_priorities(device);
+  if (result) {
+    status =
+        ons__cuda_error(device->driver, "cuCtxGetStreamPriorityRange", result, error);
     goto fail;
   }
   *out_device = &device->base;

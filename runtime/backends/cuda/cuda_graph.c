@@ -77,7 +77,8 @@ static CUDA_KERNEL_NODE_PARAMS describe(const ons__function* function,
 static ons_status check_driver(const ons__cuda_driver* driver, ons_error* error) {
   if (ons__cuda_driver_lost(driver)) return ons__cuda_error_lost(error);
   if (driver->cuGraphAddKernelNode_v2 && driver->cuGraphAddEmptyNode &&
-      driver->cuGraphExecKernelNodeSetParams_v2) {
+      driver->cuGraphExecKernelNodeSetParams_v2 && driver->cuGraphDestroyNode &&
+      driver->cuGraphKernelNodeSetAttribute) {
     return ONS_STATUS_OK;
   }
   return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
@@ -106,6 +107,11 @@ ons_status ons__cuda_graph_add(ons__device* base, const ons__function* function,
     const CUDA_KERNEL_NODE_PARAMS description = describe(function, launch, parameters);
     result = driver->cuGraphAddKernelNode_v2(&node, into->graph, dependencies,
                                              into->dependency_count, &description);
+    if (!result) {
+      call = "cuGraphKernelNodeSetAttribute";
+      result = ons__cuda_node_attributes(driver, launch->attributes, node);
+      if (result) driver->cuGraphDestroyNode(node);
+    }
   }
   ons__cuda_relaxed_leave(device, &scope);
   if (result) return ons__cuda_error(driver, call, result, error);

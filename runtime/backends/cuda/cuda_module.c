@@ -11,7 +11,7 @@ static const ons__cuda_device* device_of(const ons__binary* binary) {
 
 static bool has_libraries(const ons__cuda_driver* driver) {
   return driver->cuLibraryLoadData && driver->cuLibraryGetKernel &&
-         driver->cuKernelGetFunction;
+         driver->cuLibraryGetGlobal && driver->cuKernelGetFunction;
 }
 
 static ons_status load_error(const ons__cuda_device* device, const ons__image* image,
@@ -182,4 +182,26 @@ ons_status ons__cuda_function(ons__binary* base, const char* lowered,
   if (result) return ons__cuda_error(driver, call, result, error);
   *out_function = (ons__function){function, driver, kernel, attributes};
   return ONS_STATUS_OK;
+}
+
+ons_status ons__cuda_variable(ons__binary* base, const char* lowered, void** out_address,
+                              size_t* out_size_bytes, ons_error* error) {
+  const ons__cuda_binary* binary = (const ons__cuda_binary*)base;
+  const ons__cuda_device* device = device_of(base);
+  const ons__cuda_driver* driver = device->driver;
+  if (ons__cuda_driver_lost(driver)) return ons__cuda_error_lost(error);
+  CUdeviceptr address = 0;
+  const char* call = binary->library ? "cuLibraryGetGlobal" : "cuModuleGetGlobal";
+  ons__cuda_scope scope;
+  CUresult result = ons__cuda_relaxed_enter(device, &scope);
+  if (!result) {
+    result = binary->library
+                 ? driver->cuLibraryGetGlobal(&address, out_size_bytes, binary->library,
+                                              lowered)
+                 : driver->cuModuleGetGlobal_v2(&address, out_size_bytes, binary->module,
+                                                lowered);
+    ons__cuda_relaxed_leave(device, &scope);
+  }
+  *out_address = (void*)(uintptr_t)address;
+  return result ? ons__cuda_error(driver, call, result, error) : ONS_STATUS_OK;
 }

@@ -227,6 +227,10 @@ bool ons__cuda_event_passed(ons__device* base, void* event) {
   return result == CUDA_SUCCESS || is_final(result);
 }
 
+void* ons__cuda_event_handle(const void* event) {
+  return ((const cuda_event*)event)->handle;
+}
+
 /* ---- housekeeping ------------------------------------------------------------------ */
 
 enum { NOT_ENTERED = CU_STREAM_CAPTURE_MODE_RELAXED + 1 };

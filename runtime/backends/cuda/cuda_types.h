@@ -21,9 +21,9 @@ typedef struct ons__CUgraph* CUgraph;
 typedef struct ons__CUgraphNode* CUgraphNode;
 typedef struct ons__CUgraphExec* CUgraphExec;
 typedef struct ons__CUuserObject* CUuserObject;
-typedef struct ons__CUgraphEdgeData CUgraphEdgeData;     /* only pointers to it */
-typedef struct ons__CUlaunchAttribute CUlaunchAttribute; /* ditto */
+typedef struct ons__CUgraphEdgeData CUgraphEdgeData; /* only pointers to it */
 typedef void (*CUhostFn)(void* user_data);
+typedef size_t (*CUoccupancyB2DSize)(int block_threads);
 
 #define ONS_CU_ENUM(name, value) name = value,
 typedef enum CUresult { ONS_CU_RESULT_MAP(ONS_CU_ENUM) } CUresult;
@@ -43,6 +43,37 @@ typedef unsigned int CUstreamCaptureMode;
 typedef unsigned int CUjit_option;
 typedef unsigned int CUlibraryOption;
 typedef unsigned int CUdriverProcAddressQueryResult;
+typedef unsigned int CUlaunchAttributeID;
+
+/* Of its members those that are used. */
+typedef union CUlaunchAttributeValue {
+  char pad[64];
+  int cooperative;
+  struct {
+    unsigned int x;
+    unsigned int y;
+    unsigned int z;
+  } clusterDim;
+  int programmaticStreamSerializationAllowed;
+  int priority;
+  unsigned int sharedMemCarveout;
+} CUlaunchAttributeValue;
+
+typedef struct CUlaunchAttribute {
+  CUlaunchAttributeID id;
+  char pad[8 - sizeof(CUlaunchAttributeID)];
+  CUlaunchAttributeValue value;
+} CUlaunchAttribute;
+
+typedef unsigned int CUtensorMapDataType;
+typedef unsigned int CUtensorMapInterleave;
+typedef unsigned int CUtensorMapSwizzle;
+typedef unsigned int CUtensorMapL2promotion;
+typedef unsigned int CUtensorMapFloatOOBfill;
+
+typedef struct CUtensorMap {
+  _Alignas(128) uint64_t opaque[16];
+} CUtensorMap;
 
 typedef struct CUlaunchConfig {
   unsigned int gridDimX;

@@ -12,10 +12,7 @@ from onstream.testing.simgpu.program import KERNELS, TABLES, Step
 
 class Graphs(Launches):
     def can_be_captured(self, stream: Stream) -> bool:
-        """A launch on a stream of another context is first refused by the driver, and in a
-        capture that is the end of it: see simgpu_programs_found.py."""
-        taken = self.capture_of(stream) is not None or stream.is_legacy
-        return not taken and (stream.context != self.driver.second or self.captures_anywhere)
+        return self.capture_of(stream) is None and not stream.is_legacy
 
     def do_capture(self, step: Step) -> None:
         stream = self.streams[step.stream]

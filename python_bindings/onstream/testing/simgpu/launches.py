@@ -43,11 +43,10 @@ class Launches(Tensors):
 
     def launch_stream(self, step: Step, args: list[tuple[str, Any]]) -> Stream:
         things: list[Array | Held] = [used for letter, used in args if letter != "v"]
-        given = self.stream(step.stream)
+        scope = step.scopes[-1] if step.scopes else None
+        given = self.stream(step.stream) or self.stream(scope)
         if given is not None:
             return given
-        if step.scopes and step.scopes[-1] is not None:
-            return self.streams[step.scopes[-1]]
         known: list[Stream] = [used.stream for used in things if used.stream is not None]
         return known[0] if known else self.specials[0, things[0].device]
 
@@ -87,7 +86,8 @@ class Launches(Tensors):
     def is_careful(self, call: Call) -> bool:
         """Would a sensible user do this?"""
         things = call.things(outputs=False)
-        streams = [call.stream, *(used.stream or used.home.stream for _, used in things)]
+        everything = call.things(outputs=True)
+        streams = [call.stream, *(used.stream or used.home.stream for _, used in everything)]
         if call.step.worker and any(stream.is_per_thread for stream in streams):
             return False
         written = [used.cell for letter, used in things if letter in "wu"]
@@ -113,6 +113,10 @@ class Launches(Tensors):
         args = self.gather(step)
         if args is None:
             return
+        for _, used in args:
+            if isinstance(used, Held):
+                away = step.worker and used.home.is_per_thread
+                used.told = self.specials[0, used.device] if away else used.home
         stream = self.launch_stream(step, args)
         if stream.device != next(used.device for letter, used in args if letter != "v"):
             return
@@ -252,9 +256,11 @@ class Launches(Tensors):
     # ---- under trust the user orders, with events of his own or the launch's ---------------
 
     def others(self, call: Call) -> list[Stream]:
+        """In a capture all of it: others may have used the same memory there."""
         found: list[Stream] = []
-        for _, used in call.things(outputs=False):
-            other = used.stream or used.home.stream
+        members = call.capture.members if call.capture is not None else []
+        things = call.things(outputs=False)
+        for other in (*members, *(used.stream or used.home.stream for _, used in things)):
             if other.identity not in [s.identity for s in (call.stream, *found)]:
                 found.append(other)
         return found

@@ -63,6 +63,7 @@ class Held:
         self.home = home
         self.capture = capture
         self.producer = array.stream  # on the way in
+        self.told = home  # by the name that it has in the thread of a call
         self.released = False
         self.tied: Graph | None = None  # that keeps the memory after the release
 
@@ -81,7 +82,7 @@ class Held:
 
     @property
     def stream(self) -> Stream | None:
-        return self.home
+        return self.told
 
 
 Effect = tuple[str, tuple[Any, ...]]

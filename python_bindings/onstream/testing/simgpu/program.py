@@ -50,6 +50,8 @@ STREAMS = (
     (0, "non-blocking"),
 )
 
+LEGACY_0, LEGACY_1, PER_THREAD = 3, 4, 5
+
 
 @dataclass(frozen=True)
 class Step:
@@ -346,18 +348,22 @@ class Generator:
         self.rng.choice(
             (
                 self.busy_streams,
+                self.busy_beside_a_capture,
                 self.unknown_in_a_graph,
                 self.tensor_changes_streams,
                 self.tensor_within_a_capture,
                 self.tensor_across_a_capture,
                 self.import_into_a_capture,
                 self.release_within_a_call,
+                self.tensor_of_a_thread,
+                self.move_within_a_call,
+                self.one_stream_of_two_names,
             )
         )()
 
     def busy_streams(self) -> None:
         """Several things are kept; one stream is done, the others are not."""
-        streams = [self.stream(0) for _ in range(3)]
+        streams = [self.stream(0) for _ in range(self.rng.choice((2, 3, 3, 8)))]
         for stream in streams:
             name = self.new(self.rng.choice(("jax", "ordered")), 0)
             self.call("k_look", name, stream=stream)
@@ -365,6 +371,11 @@ class Generator:
         self.add("sync", stream=self.rng.choice(streams))
         self.pause()
         self.add("collect", worker=self.chance(0.3))
+
+    def busy_beside_a_capture(self) -> None:
+        graph = self.begin(stream=self.stream(0), worker=self.chance(0.3))
+        self.busy_streams()
+        self.add("end", capture=graph, keep=False)
 
     def begin(self, **what: Any) -> str:
         name = self.name("g")
@@ -429,6 +440,29 @@ class Generator:
         graph = self.begin(stream=stream)
         self.tensor(x, stream)
         self.add("end", capture=graph, keep=False)
+
+    def tensor_of_a_thread(self) -> None:
+        """2 names another stream in another thread."""
+        x = self.new(self.rng.choice((*TABLES, "interface")), 0)
+        tensor = self.tensor(x, PER_THREAD)
+        self.add("delete", array=x)
+        for _ in range(self.rng.choice((1, 2))):
+            self.call("k_inc", tensor, worker=self.chance(0.5))
+        self.add(self.rng.choice(("release", "drop")), tensor=tensor, worker=self.chance(0.8))
+        self.add("collect", worker=self.chance(0.5))
+
+    def move_within_a_call(self) -> None:
+        x = self.new(self.rng.choice(("torch", "other")), 0)
+        meddler = self.new("meddler", 0)
+        y = self.new(self.rng.choice(TABLES), 0)
+        self.call("k_add", *self.rng.sample((x, meddler), 2), y, meddle=x)
+
+    def one_stream_of_two_names(self) -> None:
+        names = self.rng.sample((LEGACY_0, LEGACY_1), 2)
+        for kind, stream in zip(self.rng.sample(TABLES, 2), names, strict=True):
+            self.add("switch", kind=kind, device=0, stream=stream)
+        x, y = (self.new(kind, 0) for kind in self.rng.sample(TABLES, 2))
+        self.call("k_copy", x, y, order="strict", stream=self.rng.choice((None, *names)))
 
     def release_within_a_call(self) -> None:
         x = self.new(self.rng.choice(TABLES), 0)

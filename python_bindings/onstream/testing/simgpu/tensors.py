@@ -68,9 +68,6 @@ class Tensors(Arrays):
             return
         if self.capture_of(held.home) is not held.capture:
             return
-        involved = (held.home, held.array.home.stream)
-        if step.worker and any(s.is_per_thread for s in involved):
-            return
         why = self.release_refusal(held, step.worker)
         with self.judged(why) as outcome:
             if step.worker:
@@ -84,9 +81,6 @@ class Tensors(Arrays):
         """del, in this thread or another: what cannot be ordered is kept longer."""
         held = self.held.get(step.tensor)
         if held is None or held.released:
-            return
-        involved = (held.home, held.array.home.stream)
-        if step.worker and any(s.is_per_thread for s in involved):
             return
         same = self.capture_of(held.home) is held.capture
         in_order = same and not step.worker and self.release_refusal(held, False) is None

@@ -41,7 +41,6 @@ class World:
         ons.register_producer(lib.Telling, stream=lambda x: x.stream.handle)
         ons.register_producer(lib.Immutable, read_only=True)
         self.launches = self.refusals = 0
-        self.captures_anywhere = False  # also on streams of a second context
         self.careless = False  # the user leaves out joins: for tests of this
         self.reset_program()
         driver.call("cuInit", 0)
