@@ -32,6 +32,7 @@ typedef struct ons__compile_request {
   const ons__kernel_name* kernels;
   size_t kernel_count;
   const char* arch; /* "sm_90", "native" */
+  bool is_checked;  /* ONS_CHECK is defined ahead of everything */
 } ons__compile_request;
 
 typedef enum ons__image_kind {

@@ -108,6 +108,7 @@ static void append_line_one(ons__string* text, const char* file) {
 }
 
 static void append_prelude(const build* self, ons__string* text) {
+  if (self->request->is_checked) ons__string_append(text, "#define ONS_CHECK\n");
   for (size_t i = 0; i < sizeof(prelude) / sizeof(*prelude); ++i) {
     ons__string path;
     ons__string_init(&path, self->allocator);

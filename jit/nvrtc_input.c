@@ -13,6 +13,7 @@
 static bool make_text(ons__nvrtc_input* input) {
   ons__string text;
   ons__string_init(&text, input->request->allocator);
+  if (input->request->is_checked) ons__string_append(&text, "#define ONS_CHECK\n");
   ons__string_append(&text,
                      "#include <onstream/kernel.h>\n"
                      "template <typename ons_type_> __global__ void ons_sig() {}\n");

@@ -6,8 +6,8 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/string.h"
 
-/* Braces that are open further out than this are not looked into. */
-enum { kMaxDepth = 64 };
+/* Limits that keep the scan quick in hostile sources; what is beyond is not looked at. */
+enum { kMaxDepth = 64, kMaxNameBytes = 1024, kMaxVariables = 4096 };
 
 typedef struct scanner {
   ons__lexer lexer;
@@ -108,6 +108,8 @@ static void append_token(ons__string* text, const ons__token* token) {
 static void add(scanner* s, const declaration* d) {
   const bool is_variable = (d->is_device || d->is_constant) && !d->is_other;
   if (!is_variable || d->name.kind == ONS__TOKEN_END) return;
+  const size_t length = s->path.length + (size_t)(d->name.end - d->name.begin);
+  if (length > kMaxNameBytes || s->scan->count == kMaxVariables) return;
   ons__string name;
   ons__string_init(&name, s->scan->allocator);
   ons__string_append_bytes(&name, ons__string_text(&s->path), s->path.length);
@@ -199,7 +201,7 @@ static void read_extern(scanner* s, declaration* d) {
 }
 
 static void read_word(scanner* s, declaration* d) {
-  if (at_word(s, "namespace") && d->name.kind == ONS__TOKEN_END) {
+  if (at_word(s, "namespace") && !d->is_other) {
     read_namespace(s);
     *d = (declaration){0};
     return;

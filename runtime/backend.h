@@ -55,12 +55,18 @@ typedef struct ons__device_traits {
 
 /* A kernel as loaded on one device. Filled by ops->function; immutable after. */
 typedef struct ons__function {
-  void* handle; /* what launch uses first (a CUfunction; a runner) */
+  void* handle;       /* what launch uses first (a CUfunction; a runner) */
   const void* driver; /* the backend's own, beside the handle that it launches */
   void*
       portable_handle; /* usable in other contexts of the device (a CUkernel), or NULL */
   ons_kernel_attributes attributes;
 } ons__function;
+
+/* 0, 1 and 2 name streams by role, on CUDA as on HIP: the legacy and the per-thread
+ * default of the current context. Using them may touch others. */
+static inline bool ons__stream_is_special(const void* stream) {
+  return (uintptr_t)stream <= 2;
+}
 
 typedef enum ons__capture_state {
   ONS__CAPTURE_NONE = 0,
@@ -147,6 +153,9 @@ typedef struct ons__backend_ops {
   ons_status (*capture_info)(ons__device* device, void* stream,
                              ons__capture_info* out_info, ons_error* error);
 
+  /* Refuses (ARGUMENT_VALUE) a stream of another device of the kind. Touches nothing. */
+  ons_status (*stream_check)(ons__device* device, void* stream, ons_error* error);
+
   /* Between these two the thread's driver calls harm no capture, of whichever thread.
    * They nest. */
   void (*housekeeping_enter)(ons__device* device, unsigned* out_token);
@@ -171,6 +180,10 @@ typedef struct ons__backend_ops {
   /* Enqueues a copy into host memory; may block. */
   ons_status (*copy_to_host)(ons__device* device, void* stream, void* target,
                              const void* source, size_t size_bytes, ons_error* error);
+  /* Enqueues a copy out of pageable host memory, which may be reused on return; may block.
+   */
+  ons_status (*copy_from_host)(ons__device* device, void* stream, void* target,
+                               const void* source, size_t size_bytes, ons_error* error);
 
   /* Calls `release(object)` once the graph and everything instantiated from it are gone.
      It is called from a driver thread and must call nothing of the driver. */
@@ -194,6 +207,16 @@ typedef struct ons__backend_ops {
   /* Encodes ONS_TENSOR_MAP_BYTES of what has been checked. NULL, or why it cannot be. */
   const char* (*tensor_map)(ons__device* device, const ons_tensor_map* map,
                             const DLTensor* tensor, unsigned char* out_bytes);
+  /* Memory in the order of a stream that is not part of a capture. Where the free fails,
+     and for whoever knows that the device is past every use, there is the third. */
+  ons_status (*memory_allocate)(ons__device* device, size_t size_bytes, void* stream,
+                                void** out_pointer, ons_error* error);
+  bool (*memory_free_in_order)(ons__device* device, void* pointer, void* stream);
+  void (*memory_free)(ons__device* device, void* pointer);
+  /* Zero bytes, in the order of a stream; legal in its capture. */
+  ons_status (*memory_zero)(ons__device* device, void* pointer, size_t size_bytes,
+                            void* stream, ons_error* error);
+
   /* Can kernels on the device use this host pointer (pinned or managed memory)? */
   bool (*host_pointer_usable)(ons__device* device, const void* pointer);
   /* The index of the device that the memory is on; -1 where the driver does not tell. */

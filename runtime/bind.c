@@ -452,7 +452,8 @@ static uint32_t notes_of(const ons_arg* arg, const void* stream) {
   int type = (int)arg->value.tensor->device.device_type;
   if (type == kDLCPU || type == kDLCUDAHost) return 0;
   if (!(arg->flags & ONS_ARG_STREAM_KNOWN)) return ONS__NOTE_ORDERED;
-  return arg->stream != stream ? ONS__NOTE_MIXED : 0;
+  /* The same handle may name another device's default stream. */
+  return arg->stream != stream || type == kDLCUDAManaged ? ONS__NOTE_MIXED : 0;
 }
 
 static ONS__NOINLINE ons__refusal bind_any(const ons_arg* arg, const ons__step* step,

@@ -18,12 +18,6 @@ ons_status ons__retained_check(const ons_kernel* kernel, const ons_launch* launc
   return ONS_STATUS_OK;
 }
 
-static void release_retained(const ons_launch* launch) {
-  for (size_t i = 0; i < launch->retained_count; ++i) {
-    launch->retained[i].release(launch->retained[i].object);
-  }
-}
-
 /* What surrounds one driver call. Everything that it needs is made ready before, so that
  * little can fail after the launch. */
 typedef struct enqueuing {
@@ -46,8 +40,14 @@ static ons_status look(const ons_kernel* kernel, const ons__bound* bound,
     ons__error_prefix(error, "kernel '%s'", kernel->name);
     return status;
   }
-  return ons__order_check(kernel, bound->device, ons__order_policy(kernel, launch),
-                          target, out_capture, args, arg_count, error);
+  status = ons__order_check(kernel, bound->device, ons__order_policy(kernel, launch),
+                            target, out_capture, args, arg_count, error);
+  if (!status && ons__order_is_mixed(target, args, arg_count)) {
+    /* Before a stream is made to wait: elsewhere the launch itself refuses it. */
+    status = bound->ops->stream_check(bound->device, target->stream, error);
+    if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
+  }
+  return status;
 }
 
 /* The caller's events come first. Waiting for one of a capture takes the launch stream
@@ -62,7 +62,14 @@ static ons_status wait_first(const ons_kernel* kernel, const ons__bound* bound,
   ons_status status =
       ons__events_wait(kernel, bound, launch->events, target, capture->state, error);
   if (status || capture->state == ONS__CAPTURE_ACTIVE) return status;
-  return look(kernel, bound, launch, args, arg_count, target, capture, error);
+  status = look(kernel, bound, launch, args, arg_count, target, capture, error);
+  if (status && capture->state == ONS__CAPTURE_ACTIVE) {
+    ons__error_prefix(error,
+                      "waiting for the events has taken stream %p into a capture, to "
+                      "which it has to be joined back; the launch is refused",
+                      target->stream);
+  }
+  return status;
 }
 
 static ons_status reserve(ons__bound* bound, const ons_launch* launch, bool is_mixed,
@@ -131,7 +138,7 @@ ons_status ons__enqueue(const ons_kernel* kernel, ons__bound* bound,
   }
   if (status) return status;
   if (ons__launch_is_empty(launch)) {
-    release_retained(launch);
+    ons__retained_release(launch->retained, launch->retained_count);
     return after_launch(kernel, bound, launch, args, arg_count, target, &around, error);
   }
   bool is_mixed = bound->capture_state && ons__order_is_mixed(target, args, arg_count);

@@ -27,8 +27,8 @@ static ONS__NOINLINE const ons_launch* upgrade(const ons_launch* launch,
 }
 
 enum {
-  KNOWN_FLAGS = ONS_LAUNCH_STREAM | ONS_LAUNCH_DEVICE | ONS_LAUNCH_NO_COMPILE |
-                ONS_LAUNCH_THREADS
+  KNOWN_FLAGS =
+      ONS_LAUNCH_STREAM | ONS_LAUNCH_DEVICE | ONS_LAUNCH_NO_COMPILE | ONS_LAUNCH_THREADS
 };
 
 static inline bool is_valid_call(const ons_kernel* kernel, const ons_launch* launch,
@@ -172,16 +172,18 @@ static inline ons_status driver_launch(const ons_kernel* kernel, ons__bound* bou
   return ONS__UNLIKELY(status) ? explain_launch(kernel, status, error) : ONS_STATUS_OK;
 }
 
+static ONS__COLD ons_status not_ready(const ons_kernel* kernel, ons_error* error) {
+  return ons__error_set(error, ONS_STATUS_NOT_READY,
+                        "kernel '%s' is not prepared on this device: call "
+                        "ons_kernel_prepare, or launch without ONS_LAUNCH_NO_COMPILE",
+                        kernel->name);
+}
+
 /* The slow beginning of a kernel's first launch on a device. */
 static ONS__NOINLINE ons_status first_use(ons_kernel* kernel, const ons_launch* launch,
                                           const ons__target* target,
                                           ons__bound** out_bound, ons_error* error) {
-  if (launch->flags & ONS_LAUNCH_NO_COMPILE) {
-    return ons__error_set(error, ONS_STATUS_NOT_READY,
-                          "kernel '%s' is not prepared on this device: call "
-                          "ons_kernel_prepare, or launch without ONS_LAUNCH_NO_COMPILE",
-                          kernel->name);
-  }
+  if (launch->flags & ONS_LAUNCH_NO_COMPILE) return not_ready(kernel, error);
   return ons__kernel_bind(kernel, target->device, target->slot, out_bound, NULL, error);
 }
 
@@ -212,7 +214,7 @@ static ONS__NOINLINE ons_status launch_trusting(
     const ons_arg* args, size_t arg_count, const ons__target* target, ons_error* error) {
   ons__trusted trusted;
   ons_launch joining = *launch;
-  joining.order = ONS_ORDER_JOIN; /* for the streams of outputs */
+  joining.order = ONS__ORDER_TRUSTED;
   ons__order_trust(target, args, arg_count, &trusted);
   return launch_bound(kernel, bound, &joining, trusted.args, arg_count, target, error);
 }
@@ -426,9 +428,8 @@ ons_status ons__launch_bind(const ons_kernel* kernel, ons__bound* bound,
   if (ons__bind_find_overlap(bound->plan, args, &first, &second)) {
     return ons__bind_explain_overlap(kernel, bound, first, second, error);
   }
-  return config_fits(bound, launch)
-             ? ons__attributes_check(kernel, bound, launch, error)
-             : explain_config(kernel, bound, launch, error);
+  return config_fits(bound, launch) ? ons__attributes_check(kernel, bound, launch, error)
+                                    : explain_config(kernel, bound, launch, error);
 }
 
 /* What the launch would refuse whatever pending arguments turn out to be. Before the
@@ -507,5 +508,7 @@ ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
       .order = ons__order_policy(kernel, launch),
   };
   ons__versioned_out(out_plan, plan.struct_size, &plan, sizeof(plan));
-  return ONS_STATUS_OK;
+  bool is_ready = !(launch->flags & ONS_LAUNCH_NO_COMPILE) ||
+                  atomic_load_explicit(&kernel->bound[target.slot], memory_order_acquire);
+  return is_ready ? ONS_STATUS_OK : not_ready(kernel, error);
 }

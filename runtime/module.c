@@ -40,23 +40,18 @@ static void destroy(ons_module* module) {
   ons_runtime_release(runtime);
 }
 
-static bool add_option(ons_module* module, const char* option) {
-  char* copy = ons__strdup(module->runtime->settings.allocator, option);
-  if (copy) module->options[module->option_count++] = copy;
-  return copy != NULL;
-}
-
 static bool copy_options(ons_module* module, const ons_module_options* options) {
   const ons_allocator* allocator = module->runtime->settings.allocator;
-  module->options = ons__alloc_array(allocator, options->option_count + 1, sizeof(char*));
+  module->options = ons__alloc_array(allocator, options->option_count, sizeof(char*));
   module->headers =
       ons__alloc_array(allocator, options->header_count, sizeof(ons_header));
   if (!module->options || !module->headers) return false;
-  for (size_t i = 0; i < options->option_count; ++i) {
-    if (!add_option(module, options->options[i])) return false;
-  }
   module->is_checked = options->flags & ONS_MODULE_CHECK;
-  if (module->is_checked && !add_option(module, "-DONS_CHECK")) return false;
+  for (; module->option_count < options->option_count; ++module->option_count) {
+    char* copy = ons__strdup(allocator, options->options[module->option_count]);
+    if (!copy) return false;
+    module->options[module->option_count] = copy;
+  }
   for (; module->header_count < options->header_count; ++module->header_count) {
     const ons_header* header = &options->headers[module->header_count];
     char* name = ons__strdup(allocator, header->name);

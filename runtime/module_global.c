@@ -6,6 +6,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/join.h"
 #include "runtime/mangling.h"
 #include "runtime/module.h"
 #include "runtime/signature.h"
@@ -188,29 +189,40 @@ static ons_status find(ons_module* module, DLDevice device, const char* name,
                         name, module->name);
 }
 
-ons_status ons_module_global(ons_module* module, DLDevice device, const char* name,
-                             void* stream, ons_tensor** out_tensor, ons_error* error) {
-  if (out_tensor) *out_tensor = NULL;
-  if (!module || !name || !out_tensor) {
-    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
-                          "module, name or out_tensor is NULL");
+static ons_status hold(ons_module* module, DLDevice device, const char* name,
+                       ons__device_entry** out_entry, holder** out_holder,
+                       ons_error* error) {
+  if (!module || !name) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "module or name is NULL");
   }
   if (strncmp(name, "::", 2) == 0) name += 2;
   const ons__scanned_variable* scanned =
       ons__variable_scan_find(&module->variables, name);
   if (!scanned) return unknown_variable(module, name, error);
-  const ons_allocator* allocator = module->runtime->settings.allocator;
-  ons__device_entry* entry = NULL;
   ons__loaded* loaded = NULL;
   const ons__image_kernel* variable = NULL;
-  holder* held = NULL;
-  ons_status status = find(module, device, name, &entry, &loaded, &variable, error);
+  ons_status status = find(module, device, name, out_entry, &loaded, &variable, error);
   if (status) return status;
-  status = make_holder(allocator, entry->device, variable, loaded, &held, error);
+  status = make_holder(module->runtime->settings.allocator, (*out_entry)->device,
+                       variable, loaded, out_holder, error);
   if (status) {
     ons__error_prefix(error, "variable '%.200s' in %.200s", name, module->name);
-    return status;
+  } else if (scanned->is_constant) {
+    (*out_holder)->managed.flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
   }
+  return status;
+}
+
+ons_status ons_module_global(ons_module* module, DLDevice device, const char* name,
+                             void* stream, ons_tensor** out_tensor, ons_error* error) {
+  if (!out_tensor) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "out_tensor is NULL");
+  }
+  *out_tensor = NULL;
+  ons__device_entry* entry = NULL;
+  holder* held = NULL;
+  ons_status status = hold(module, device, name, &entry, &held, error);
+  if (status) return status;
   ons_tensor_options options = ONS_TENSOR_OPTIONS_INIT;
   options.versioned = &held->managed;
   if (entry->device->backend->ops->capture_state) {
@@ -218,9 +230,73 @@ ons_status ons_module_global(ons_module* module, DLDevice device, const char* na
     options.flags = ONS_TENSOR_STREAM | ONS_TENSOR_ORDERED;
     options.stream = stream;
   }
-  if (scanned->is_constant) options.flags |= ONS_TENSOR_READ_ONLY;
   status = ons_tensor_create(module->runtime, &options, out_tensor, error);
   if (status) delete (&held->managed);
+  return status;
+}
+
+/* ---- setting one ------------------------------------------------------------------ */
+
+/* A graph would read the host's memory each time it runs. */
+static ons_status check_eager(ons__device* device, void* stream, ons_error* error) {
+  ons__capture_info info;
+  ons_status status = ons__stream_capture(device, stream, &info, error);
+  if (status || info.state == ONS__CAPTURE_NONE) return status;
+  return ons__error_set(error, ONS_STATUS_CAPTURE,
+                        "stream %p is %s: set the variable before the capture, which is "
+                        "untouched",
+                        stream,
+                        info.state == ONS__CAPTURE_ACTIVE
+                            ? "being captured"
+                            : "the legacy default stream, and a stream that waits for "
+                              "it is being captured");
+}
+
+/* Of the caller's memory first one of ours, as pinned memory would be read later. */
+static ons_status copy_in(const ons_allocator* allocator, ons__device* device,
+                          void* stream, void* target, const void* bytes,
+                          size_t size_bytes, ons_error* error) {
+  const ons__backend_ops* ops = device->backend->ops;
+  if (!ops->copy_from_host) {
+    memcpy(target, bytes, size_bytes);
+    return ONS_STATUS_OK;
+  }
+  ons_status status = check_eager(device, stream, error);
+  if (status) return status;
+  void* pageable = ons__alloc(allocator, size_bytes);
+  if (!pageable) return ons__error_no_memory(error);
+  memcpy(pageable, bytes, size_bytes);
+  unsigned token = 0;
+  ops->housekeeping_enter(device, &token);
+  status = ops->copy_from_host(device, stream, target, pageable, size_bytes, error);
+  ops->housekeeping_leave(device, token);
+  ons__free(allocator, pageable);
+  return status;
+}
+
+ons_status ons_module_set_global(ons_module* module, DLDevice device, const char* name,
+                                 void* stream, const void* bytes, size_t size_bytes,
+                                 ons_error* error) {
+  if (!bytes) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "bytes is NULL");
+  }
+  ons__device_entry* entry = NULL;
+  holder* held = NULL;
+  ons_status status = hold(module, device, name, &entry, &held, error);
+  if (status) return status;
+  const DLTensor* tensor = &held->managed.dl_tensor;
+  if (size_of(tensor) != size_bytes) {
+    status = ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
+                            "it has %llu bytes, %zu are given",
+                            (unsigned long long)size_of(tensor), size_bytes);
+  } else {
+    status = copy_in(held->allocator, entry->device, stream, tensor->data, bytes,
+                     size_bytes, error);
+  }
+  if (status) {
+    ons__error_prefix(error, "variable '%.200s' in %.200s", name, module->name);
+  }
+  delete (&held->managed);
   return status;
 }
 

@@ -14,6 +14,10 @@ static bool is_tensor(const ons_arg* arg) {
          arg->value.tensor;
 }
 
+static bool is_managed(const ons_arg* arg) {
+  return arg->value.tensor->device.device_type == kDLCUDAManaged;
+}
+
 /* A walk over the tensors of a launch, those in lists among them. */
 typedef struct walk {
   const ons_arg* args;
@@ -68,6 +72,22 @@ static DLDevice device_of(const ons_arg* args, size_t arg_count) {
   return found;
 }
 
+/* That of the first tensor which tells one; managed memory, which may be of another
+ * device, only where no other does. */
+static void* first_stream(const ons_arg* args, size_t arg_count) {
+  void* found = NULL;
+  bool is_found = false;
+  walk at = {.args = args, .arg_count = arg_count};
+  const ons_arg* arg;
+  while ((arg = next_tensor(&at))) {
+    if (!(arg->flags & ONS_ARG_STREAM_KNOWN)) continue;
+    if (!is_managed(arg)) return arg->stream;
+    if (!is_found) found = arg->stream;
+    is_found = true;
+  }
+  return found;
+}
+
 ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
                              const ons_arg* args, size_t arg_count,
                              ons__target* out_target, ons_error* error) {
@@ -89,11 +109,7 @@ ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
     *out_target = target;
     return ONS_STATUS_OK;
   }
-  target.stream = NULL;
-  walk at = {.args = args, .arg_count = arg_count};
-  const ons_arg* arg = next_tensor(&at);
-  while (arg && !(arg->flags & ONS_ARG_STREAM_KNOWN)) arg = next_tensor(&at);
-  if (arg) target.stream = arg->stream;
+  target.stream = first_stream(args, arg_count);
   *out_target = target;
   return ONS_STATUS_OK;
 }
@@ -244,6 +260,25 @@ static ONS__COLD ons_status refuse_unknown(const ons_kernel* kernel,
       kernel->name, at->index + 1, name_of(kernel, at), target->stream, owner);
 }
 
+/* The default streams are of a device each, and managed memory may be of another. */
+static bool is_elsewhere(const ons__target* target, const ons_arg* arg) {
+  return has_stream(arg) && is_managed(arg) && ons__stream_is_special(arg->stream) &&
+         arg->value.tensor->device.device_id != target->device.device_id;
+}
+
+static ONS__COLD ons_status refuse_device(const ons_kernel* kernel,
+                                          const ons__target* target, const ons_arg* arg,
+                                          const walk* at, ons_error* error) {
+  return ons__error_set(
+      error, ONS_STATUS_ORDER,
+      "kernel '%s', argument %zu ('%s') is managed memory on default stream %p of "
+      "cuda:%d, "
+      "and the launch is on cuda:%d, whose default stream is another: use it on a stream "
+      "that was created, or launch with order trust",
+      kernel->name, at->index + 1, name_of(kernel, at), arg->stream,
+      (int)arg->value.tensor->device.device_id, (int)target->device.device_id);
+}
+
 static ons_status check_foreign(const ons_kernel* kernel, ons__device* device,
                                 const ons__target* target, const ons__capture_info* info,
                                 const ons_arg* arg, const walk* at, ons_error* error) {
@@ -272,9 +307,12 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
   bool asks = info->state == ONS__CAPTURE_ACTIVE && ONS__DOES(REFUSE_UNKNOWN);
   walk all = {.args = args, .arg_count = arg_count};
   const ons_arg* arg;
-  while (asks && (arg = next_tensor(&all))) {
-    if (!is_on_host(arg) && !has_stream(arg)) {
+  while ((arg = next_tensor(&all))) {
+    if (asks && !is_on_host(arg) && !has_stream(arg)) {
       return refuse_unknown(kernel, target, &all, error);
+    }
+    if (policy < ONS_ORDER_TRUST && is_elsewhere(target, arg)) {
+      return refuse_device(kernel, target, arg, &all, error);
     }
   }
   walk at = {.args = args, .arg_count = arg_count};
@@ -314,10 +352,12 @@ ons_status ons__order_after(const ons_kernel* kernel, const ons__join* join,
                             const ons__target* target, const ons_arg* args,
                             size_t arg_count, ons_error* error) {
   ons_status status = ons__join_signal(join, target->stream, error);
+  bool is_recorded = !status;
   walk at = {.args = args, .arg_count = arg_count};
   const ons_arg* arg;
-  while (!status && (arg = next_foreign(target, &at))) {
-    status = ons__join_wait(join, arg->stream, error);
+  while (is_recorded && (arg = next_foreign(target, &at))) {
+    ons_status waited = ons__join_wait(join, arg->stream, status ? NULL : error);
+    if (!status) status = waited;
   }
   if (status && error) {
     ons__error_prefix(error,

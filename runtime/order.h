@@ -22,11 +22,9 @@ typedef struct ons__target {
   void* stream;
 } ons__target;
 
-/* 0, 1 and 2 name streams by role, on CUDA as on HIP: the legacy and the per-thread
- * default. Using them may touch others. */
-static inline bool ons__stream_is_special(const void* stream) {
-  return (uintptr_t)stream <= 2;
-}
+/* Beside the ons_order: what is trusted has been replaced (ons__order_trust), and the
+ * rest is joined. */
+enum { ONS__ORDER_TRUSTED = ONS_ORDER_TRUST + 1 };
 
 /* Chooses the device (given, else that of the first tensor in a GPU's memory, else that
  * of managed memory, else the CPU) and the launch stream (given, else the first one known

@@ -90,6 +90,7 @@ static ons_status compile(ons__program* program, ons__device* device,
       .kernels = program->names,
       .kernel_count = program->name_count,
       .arch = device->arch,
+      .is_checked = module->is_checked,
   };
   ons_status status =
       device->backend->ops->compile(device, &request, &entry->image, out_log, error);

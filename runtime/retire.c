@@ -35,9 +35,8 @@ static void housekeeping_leave(const ons__retire_list* list, unsigned token) {
 
 /* ---- retained objects ------------------------------------------------------------- */
 
-ons_status ons__retire_reserve(ons__retire_list* list, const ons_retained* objects,
-                               size_t count, ons__retired** out_retired,
-                               ons_error* error) {
+static ons_status reserve(ons__retire_list* list, const ons_retained* objects,
+                          size_t count, ons__retired** out_retired, ons_error* error) {
   *out_retired = NULL;
   ons__retired* retired =
       ons__alloc(list->allocator, sizeof(*retired) + count * sizeof(*objects));
@@ -56,6 +55,16 @@ ons_status ons__retire_reserve(ons__retire_list* list, const ons_retained* objec
   return ONS_STATUS_OK;
 }
 
+/* What is held may be what is missing. */
+ons_status ons__retire_reserve(ons__retire_list* list, const ons_retained* objects,
+                               size_t count, ons__retired** out_retired,
+                               ons_error* error) {
+  ons_status status = reserve(list, objects, count, out_retired, NULL);
+  if (!status) return ONS_STATUS_OK;
+  ons__retire_collect(list);
+  return reserve(list, objects, count, out_retired, error);
+}
+
 static void drop_event(ons__retire_list* list, ons__retired* retired) {
   if (retired->event) ons__event_pool_give(list->events, retired->event);
   retired->event = NULL;
@@ -70,10 +79,12 @@ void ons__retire_cancel(ons__retire_list* list, ons__retired* retired) {
   if (retired) free_retired(list, retired);
 }
 
-static void release_objects(ons__retired* retired) {
-  for (size_t i = 0; i < retired->count; ++i) {
-    retired->objects[i].release(retired->objects[i].object);
-  }
+void ons__retained_release(const ons_retained* entries, size_t count) {
+  for (size_t i = 0; i < count; ++i) entries[i].release(entries[i].object);
+}
+
+static void release_objects(const ons__retired* retired) {
+  ons__retained_release(retired->objects, retired->count);
 }
 
 static void hold(ons__retire_list* list, const ons__retired* retired) {
@@ -208,9 +219,12 @@ size_t ons__retire_collect(ons__retire_list* list) {
   return atomic_load_explicit(&list->held_count, memory_order_relaxed);
 }
 
+/* A launch adds one entry: looking at two keeps up. Where much is held all the same, as
+ * one slow stream makes the rest look slow, all of it is looked at. */
 void ons__retire_collect_some(ons__retire_list* list) {
-  enum { FEW = 2 };
-  collect(list, FEW);
+  enum { FEW = 2, MANY = 1024 };
+  size_t held_count = atomic_load_explicit(&list->held_count, memory_order_relaxed);
+  collect(list, held_count > MANY ? SIZE_MAX : FEW);
 }
 
 /* ---- the end ---------------------------------------------------------------------- */

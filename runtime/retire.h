@@ -33,6 +33,8 @@ typedef struct ons__retire_list {
   ons__retired* last;
 } ons__retire_list;
 
+void ons__retained_release(const ons_retained* entries, size_t count);
+
 void ons__retire_init(ons__retire_list* list, ons__event_pool* events);
 
 /* Releases what the device is past. False, with the list still usable, when something is

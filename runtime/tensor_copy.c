@@ -205,7 +205,7 @@ ons_status ons_tensor_copy_to_host(ons_tensor* tensor, ons_tensor** out_copy,
                           "tensor or out_copy is NULL");
   }
   *out_copy = NULL;
-  size_t size_bytes;
+  size_t size_bytes = 0;
   host_copy* copy = NULL;
   ons_status status = count_bytes(tensor, &size_bytes, error);
   if (!status) status = make_copy(tensor, size_bytes, &copy, error);

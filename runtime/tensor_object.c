@@ -7,6 +7,7 @@
 #include "runtime/join.h"
 #include "runtime/retire.h"
 #include "runtime/tensor.h"
+#include "runtime/tensor_memory.h"
 
 uint64_t ons__thread_number(void) {
   static atomic_uint_fast64_t last;
@@ -146,8 +147,7 @@ ons_status ons_tensor_create(ons_runtime* runtime, const ons_tensor_options* opt
   if (!status) status = find_device(runtime, dltensor, local.flags, &entry, error);
   if (status) return status;
 
-  size_t strides_bytes =
-      dltensor->strides ? 0 : (size_t)dltensor->ndim * sizeof(int64_t);
+  size_t strides_bytes = dltensor->strides ? 0 : (size_t)dltensor->ndim * sizeof(int64_t);
   ons_tensor* tensor =
       ons__alloc(runtime->settings.allocator, sizeof(*tensor) + strides_bytes);
   if (!tensor) return ons__error_no_memory(error);
@@ -250,10 +250,16 @@ static bool drop_reference(ons_tensor* tensor) {
          1;
 }
 
+/* Memory of our own needs nobody to wait: its pool reuses it in the stream's order. */
+static bool goes_back_in_order(const ons_tensor* tensor) {
+  return ons__tensor_memory_is_own(tensor->versioned) &&
+         ons__tensor_memory_free_in_order(tensor->versioned, ons__tensor_home(tensor));
+}
+
 void ons_tensor_release(ons_tensor* tensor) {
   if (!tensor || !drop_reference(tensor)) return;
   ons_runtime* runtime = tensor->runtime;
-  if (tensor->entry && ONS__DOES(TENSOR_KEEP)) {
+  if (tensor->entry && !goes_back_in_order(tensor) && ONS__DOES(TENSOR_KEEP)) {
     retire(tensor);
   } else {
     destroy(tensor);
@@ -266,8 +272,8 @@ void ons_tensor_release(ons_tensor* tensor) {
 static bool may_return_now(const ons_tensor* tensor, void* producer_stream,
                            const ons__capture_info* info) {
   if (info->state == ONS__CAPTURE_ACTIVE && ONS__DOES(TENSOR_CAPTURE)) return false;
-  return !(tensor->flags & ONS_TENSOR_PRODUCER_STREAM) ||
-         !ONS__DOES(TENSOR_SAME_STREAM) ||
+  if (!ONS__DOES(TENSOR_SAME_STREAM)) return true;
+  return (tensor->flags & ONS_TENSOR_PRODUCER_STREAM) &&
          ons__streams_match(producer_stream, tensor->producer_stream);
 }
 

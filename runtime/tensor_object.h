@@ -18,7 +18,7 @@ struct ons_tensor {
   /* As the one that came in; with strides, and without an offset, for those who do not
      look for it. */
   DLTensor dltensor;
-  _Atomic(void*) stream; /* the home stream: ons__tensor_home() */
+  _Atomic(void*) stream;    /* the home stream: ons__tensor_home() */
   _Atomic(uint64_t) thread; /* that made it the home stream */
   void* producer_stream;    /* with ONS_TENSOR_PRODUCER_STREAM */
   uint64_t capture_id;      /* that the tensor was made in; 0: none */
@@ -47,6 +47,7 @@ static inline void* ons__tensor_home(const ons_tensor* tensor) {
 
 /* CAPTURE, with nothing touched, where the host or an event cannot stand behind the home
  * stream. */
-ons_status ons__tensor_check_eager(const ons_tensor* tensor, void* home, ons_error* error);
+ons_status ons__tensor_check_eager(const ons_tensor* tensor, void* home,
+                                   ons_error* error);
 
 #endif /* ONS_RUNTIME_TENSOR_OBJECT_H_ */

@@ -38,9 +38,9 @@ typedef enum ons_parameter_kind {
   ONS_PARAMETER_SCALAR = 3, /* a number of type `dtype` */
   ONS_PARAMETER_STRUCT =
       4, /* any other type by value: `size_bytes` bytes, 0 if unknown */
-  ONS_PARAMETER_VECTOR = 5,   /* `dtype` by value, of several lanes or complex: a list of
-                                 numbers, or their bytes */
-  ONS_PARAMETER_POINTERS = 6, /* ons::ptrs<T, N>: a list of `item_count` dense tensors */
+  ONS_PARAMETER_VECTOR = 5,    /* `dtype` by value, of several lanes or complex: a list of
+                                  numbers, or their bytes */
+  ONS_PARAMETER_POINTERS = 6,  /* ons::ptrs<T, N>: a list of `item_count` dense tensors */
   ONS_PARAMETER_TENSOR_MAP = 7 /* ons::tensor_map, CUtensorMap: ONS_ARG_TENSOR_MAP, or
                                   the bytes of an encoded one */
 } ons_parameter_kind;
@@ -93,8 +93,8 @@ ons_kernel_get_attributes(ons_kernel* kernel, DLDevice device,
 
 /* How much of a GPU's multiprocessor blocks of a size occupy. */
 typedef struct ons_occupancy {
-  uint32_t struct_size; /* sizeof(ons_occupancy), set by the caller */
-  uint32_t blocks_per_multiprocessor; /* that run at a time */
+  uint32_t struct_size;                /* sizeof(ons_occupancy), set by the caller */
+  uint32_t blocks_per_multiprocessor;  /* that run at a time */
   uint32_t threads_per_multiprocessor; /* the most there can be, of any kernel */
   uint32_t multiprocessor_count;
 } ons_occupancy;
@@ -127,11 +127,11 @@ typedef enum ons_arg_kind {
   ONS_ARG_BOOL = 5,   /* value.i, 0 or 1 */
   ONS_ARG_BYTES =
       6, /* value.bytes, size_bytes of them, copied into the parameter as they are */
-  ONS_ARG_PENDING = 7, /* a tensor whose producer still has to be asked; only for
-                          ons_launch_resolve */
-  ONS_ARG_LIST = 8, /* value.items, item_count of them: the tensors (or nulls) of an
-                       ons::ptrs, each with its own flags and stream; the numbers of a
-                       vector; real and imaginary part of a complex number */
+  ONS_ARG_PENDING = 7,   /* a tensor whose producer still has to be asked; only for
+                            ons_launch_resolve */
+  ONS_ARG_LIST = 8,      /* value.items, item_count of them: the tensors (or nulls) of an
+                            ons::ptrs, each with its own flags and stream; the numbers of a
+                            vector; real and imaginary part of a complex number */
   ONS_ARG_TENSOR_MAP = 9 /* value.tensor, to be encoded as `tensor_map` says; in all else
                             a tensor like any */
 } ons_arg_kind;
@@ -180,17 +180,19 @@ typedef enum ons_tensor_map_flags {
  * own order of dimensions: the last is the innermost. The map is encoded anew by each
  * launch, from the memory that the tensor has then. */
 typedef struct ons_tensor_map {
-  uint32_t struct_size; /* sizeof(ons_tensor_map) */
-  uint32_t flags;       /* ons_tensor_map_flags */
-  uint32_t rank;        /* of the tensor: 1 to ONS_TENSOR_MAP_RANK_MAX */
-  uint32_t swizzle;     /* ons_tensor_map_swizzle */
-  uint32_t l2;          /* ons_tensor_map_l2 */
-  uint32_t box[ONS_TENSOR_MAP_RANK_MAX];   /* elements that one copy moves: 1 to 256 */
+  uint32_t struct_size;                  /* sizeof(ons_tensor_map) */
+  uint32_t flags;                        /* ons_tensor_map_flags */
+  uint32_t rank;                         /* of the tensor: 1 to ONS_TENSOR_MAP_RANK_MAX */
+  uint32_t swizzle;                      /* ons_tensor_map_swizzle */
+  uint32_t l2;                           /* ons_tensor_map_l2 */
+  uint32_t box[ONS_TENSOR_MAP_RANK_MAX]; /* elements that one copy moves: 1 to 256 */
   uint32_t steps[ONS_TENSOR_MAP_RANK_MAX]; /* between them, in elements; 0 is 1 */
 } ons_tensor_map;
 
-#define ONS_TENSOR_MAP_INIT \
-  { sizeof(ons_tensor_map), 0, 0, 0, 0, {0, 0, 0, 0, 0}, {0, 0, 0, 0, 0} }
+#define ONS_TENSOR_MAP_INIT                                                \
+  {                                                                        \
+    sizeof(ons_tensor_map), 0, 0, 0, 0, {0, 0, 0, 0, 0}, { 0, 0, 0, 0, 0 } \
+  }
 
 /* One argument. The struct is fixed: arrays of it are passed. Tensors are borrowed for
  * the call. Their memory is used until the device is past the launch: for memory that its
@@ -335,8 +337,8 @@ typedef struct ons_launch {
   const ons_retained* retained; /* ownership passes when the kernel was enqueued: on OK,
                                    and on a failure whose error says `launched` */
   size_t retained_count;
-  ons_launch_graph* graph;         /* launch into this graph; NULL: on a stream */
-  const ons_launch_events* events; /* NULL: none */
+  ons_launch_graph* graph;                 /* launch into this graph; NULL: on a stream */
+  const ons_launch_events* events;         /* NULL: none */
   const ons_launch_attributes* attributes; /* NULL: none */
 } ons_launch;
 
@@ -380,7 +382,9 @@ typedef struct ons_launch_plan {
 
 /* Where would a launch go? For callers that must tell a producer the launch stream before
  * it hands its tensor over: those arguments are ONS_ARG_PENDING with value.tensor
- * pointing at a DLTensor of which only `device` is read. Touches no stream. Errors:
+ * pointing at a DLTensor of which only `device` is read. Touches no stream. With
+ * ONS_LAUNCH_NO_COMPILE it is NOT_READY, and |out_plan| is set all the same, as long as
+ * the kernel is not prepared there: less is then known of what would be refused. Errors:
  * ORDER, CAPTURE, UNSUPPORTED, UNAVAILABLE, DEVICE, INVALID_ARGUMENT. */
 ONS_API ONS_NODISCARD ons_status ons_launch_resolve(ons_kernel* kernel,
                                                     const ons_launch* launch,

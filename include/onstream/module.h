@@ -101,6 +101,16 @@ ONS_API ONS_NODISCARD ons_status ons_module_global(ons_module* module, DLDevice 
                                                    ons_tensor** out_tensor,
                                                    ons_error* error);
 
+/* Fills the variable with `size_bytes` from host memory, as many as it has: the way to set
+ * a __constant__ one. The copy comes after what `stream` holds; the bytes may be reused on
+ * return. May block. Errors: as ons_module_global; ARGUMENT_VALUE for another size, CAPTURE
+ * with nothing touched. */
+ONS_API ONS_NODISCARD ons_status ons_module_set_global(ons_module* module,
+                                                       DLDevice device, const char* name,
+                                                       void* stream, const void* bytes,
+                                                       size_t size_bytes,
+                                                       ons_error* error);
+
 /* The names of the variables found in the source: `index` from 0; NULL past the end.
  * Borrowed; valid as long as the module. */
 ONS_API const char* ons_module_global_name(const ons_module* module, size_t index);

@@ -76,6 +76,50 @@ ONS_API ONS_NODISCARD ons_status ons_tensor_create(ons_runtime* runtime,
                                                    ons_tensor** out_tensor,
                                                    ons_error* error);
 
+/* ---- memory of onstream's own ------------------------------------------------------ */
+
+typedef enum ons_allocation_flags {
+  ONS_ALLOCATION_ZERO = 1u << 0 /* filled with zeros, in the order of `stream` */
+} ons_allocation_flags;
+
+typedef struct ons_allocation {
+  uint32_t struct_size; /* sizeof(ons_allocation) */
+  uint32_t flags;       /* ons_allocation_flags */
+  DLDevice device;      /* kDLCUDA or kDLCPU */
+  DLDataType dtype;
+  int32_t ndim;
+  const int64_t* shape;
+  void* stream; /* the home stream; of memory on a device */
+} ons_allocation;
+
+#define ONS_ALLOCATION_INIT                       \
+  {                                               \
+    sizeof(ons_allocation), 0, {kDLCPU, 0}, {0, 0, 0}, 0, 0, 0 \
+  }
+
+/* A new tensor, dense in row-major order. On a GPU it is of the driver's pool
+ * (cuMemAllocAsync): it may be used in the order of the home stream, and its last release
+ * gives it back in that order, at once. On the CPU it is aligned to 64 bytes, and zero. A
+ * tensor of no elements has no memory. When the device has none left, what is kept for
+ * launches that are over is released, and it is tried once more. Not for a home stream
+ * that is being captured, as its graph could not own the memory. Errors:
+ * INVALID_ARGUMENT, ARGUMENT_VALUE (a negative or overflowing shape), CAPTURE with
+ * nothing touched, OUT_OF_MEMORY, UNSUPPORTED (the device; a driver before CUDA 11.2),
+ * UNAVAILABLE, DEVICE. */
+ONS_API ONS_NODISCARD ons_status ons_tensor_allocate(ons_runtime* runtime,
+                                                     const ons_allocation* allocation,
+                                                     ons_tensor** out_tensor,
+                                                     ons_error* error);
+
+/* Fills the memory of a dense tensor with zero bytes: on a device in the order of
+ * `stream`, which may be part of a capture, on the host at once. Errors:
+ * INVALID_ARGUMENT, ARGUMENT_VALUE (not dense), UNSUPPORTED, UNAVAILABLE, DEVICE. */
+ONS_API ONS_NODISCARD ons_status ons_memory_zero(ons_runtime* runtime,
+                                                 const DLTensor* tensor, void* stream,
+                                                 ons_error* error);
+
+/* ---- references --------------------------------------------------------------------- */
+
 /* Reference counting; any thread; NULL is accepted. The last release has the deleter
  * called once: for host memory at once, else when the device is past all that the home
  * stream holds now, by a later launch or ons_runtime_collect, in whichever thread calls
@@ -87,8 +131,8 @@ ONS_API void ons_tensor_release(ons_tensor* tensor);
 
 /* An ordered release: `producer_stream`, on which the producer goes on to work, waits for
  * all that the home stream holds now. The deleter of the last reference is then called at
- * once, except where the device may reuse the memory in another order: the tensor came
- * from another stream than `producer_stream`, or the home stream is being captured. Then,
+ * once, except where the device may reuse the memory in another order: the tensor did
+ * not come from `producer_stream`, or the home stream is being captured. Then,
  * and when there are other references, it is a release as above. For host memory
  * `producer_stream` is not looked at. When this fails the reference is the caller's
  * still. Errors: CAPTURE with nothing touched where only one of the streams is part of a

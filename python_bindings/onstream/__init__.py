@@ -19,6 +19,7 @@ from onstream._core import (
     CompileError,
     DeviceError,
     Error,
+    GenericKernel,
     Kernel,
     Launcher,
     Module,
@@ -26,6 +27,7 @@ from onstream._core import (
     OrderError,
     Output,
     Tensor,
+    TensorMap,
     UnavailableError,
     UnsupportedError,
     __version__,
@@ -36,7 +38,11 @@ from onstream._core import (
     load,
     register_producer,
     set_order,
+    tensor_map,
     use_stream,
+    workspace,
+    zeros,
+    zeros_like,
 )
 
 __all__ = [
@@ -46,6 +52,7 @@ __all__ = [
     "CompileError",
     "DeviceError",
     "Error",
+    "GenericKernel",
     "Kernel",
     "Launcher",
     "Module",
@@ -53,6 +60,7 @@ __all__ = [
     "OrderError",
     "Output",
     "Tensor",
+    "TensorMap",
     "UnavailableError",
     "UnsupportedError",
     "__version__",
@@ -65,7 +73,11 @@ __all__ = [
     "load",
     "register_producer",
     "set_order",
+    "tensor_map",
     "use_stream",
+    "workspace",
+    "zeros",
+    "zeros_like",
 ]
 
 

@@ -157,7 +157,7 @@ bool onspy_call_arrow(onspy_call* call, size_t index, PyObject* object) {
   if (pair == NULL) return false;
   DLTensor* tensor = &call->tensors[index];
   *tensor = (DLTensor){.data = NULL};
-  arrow_device_array* moved;
+  arrow_device_array* moved = NULL;
   bool taken = move_out(call, array, &moved) &&
                read_type(call, index, object, schema, &tensor->dtype) &&
                read_device(call, index, object, moved, &tensor->device) &&

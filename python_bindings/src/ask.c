@@ -339,7 +339,14 @@ static bool place_output(onspy_call* call, size_t index, PyObject* like) {
   DLTensor* tensor = &call->tensors[index];
   *tensor = (DLTensor){.data = NULL};
   arg->kind = ONS_ARG_NULL;
+  call->kernel->output_index = index;
   if (like == NULL) return true;
+  if (Py_IS_TYPE(like, call->state->tensor_type)) {
+    bool placed = onspy_call_tensor(call, index, like);
+    arg->kind = ONS_ARG_PENDING;
+    arg->flags = (arg->flags & ONS_ARG_STREAM_KNOWN) | ONS_ARG_OUTPUT;
+    return placed;
+  }
   onspy_producer scratch;
   const onspy_producer* producer =
       onspy_producer_find(call->state, Py_TYPE(like), &scratch);
@@ -357,6 +364,16 @@ static bool place_output(onspy_call* call, size_t index, PyObject* like) {
   return producer->kind == ONSPY_KIND_EXCHANGE
              ? onspy_exchange_stream(call, index, like, producer)
              : onspy_call_stream(call, index, like, producer, device);
+}
+
+/* The numbers of a vector. */
+static bool take_several(onspy_call* call, size_t index, PyObject* object) {
+  bool is_vector = onspy_traits(call->kernel, index) & ONSPY_PARAMETER_VECTOR;
+  if (is_vector && (PyList_Check(object) || PyTuple_Check(object))) {
+    return onspy_vector(call, index, object);
+  }
+  if (PyComplex_Check(object)) return onspy_scalar_from_number(call, index, object);
+  return refuse_unknown(call, index, object);
 }
 
 static bool take_by_kind(onspy_call* call, size_t index, PyObject* object,
@@ -377,7 +394,7 @@ static bool take_by_kind(onspy_call* call, size_t index, PyObject* object,
       ++call->pending_count;
       return place_output(call, index, ((onspy_output*)object)->like);
     default:
-      return refuse_unknown(call, index, object);
+      return take_several(call, index, object);
   }
 }
 

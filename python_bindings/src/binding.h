@@ -9,11 +9,16 @@
  *   launch_attributes.c  clusters and the like; occupancy
  *   launcher.c         kernel[grid, block]
  *   fast_call.c        the call of it that most are, the hot path
+ *   gather.h           ... its arguments
+ *   generic.c          onstream.GenericKernel
+ *   generic_name.c     ... how it is asked for
  *   call.c             any call
  *   producer.c         which protocol a type speaks, found once per type
  *   exchange.c         arguments through an exchange table
  *   torch.c            what torch's table leaves unchecked
  *   ask.c              arguments through __dlpack__
+ *   by_value.c         arguments that are several: vectors, lists of tensors
+ *   tensor_map.c       onstream.TensorMap
  *   buffer.c           ... the buffer protocol
  *   array_interface.c  ... __cuda_array_interface__
  *   arrow.c            ... __arrow_c_device_array__
@@ -22,7 +27,10 @@
  *   tensor_object.c    onstream.Tensor
  *   tensor_import.c    ... made of an array of another library
  *   tensor_export*.c   ... as an array for others
- *   scalar.c, stream_arg.c, device_arg.c, dtype.c, output.c
+ *   output.c           arguments that the call allocates
+ *   output_shape.c     ... their shapes and dtypes
+ *   output_allocate.c  ... their memory
+ *   scalar.c, stream_arg.c, device_arg.c, dtype.c
  *
  * All functions need the GIL. Unless said otherwise, those that return bool or a pointer
  * report failure as false or NULL with a Python exception set. */
@@ -97,6 +105,7 @@
   XX(log, "log")                                     \
   XX(source, "source")                               \
   XX(line, "line")                                   \
+  XX(uint8, "uint8")                                 \
   XX(torch_like, "torch_like")                       \
   XX(torch_empty, "torch_empty")                     \
   XX(numpy_like, "numpy_like")                       \
@@ -149,7 +158,10 @@ typedef struct onspy_state {
   PyTypeObject* launcher_type;
   PyTypeObject* output_type;
   PyTypeObject* tensor_type;
+  PyTypeObject* tensor_map_type;
+  PyTypeObject* generic_type;
   PyObject* helpers;            /* onstream._helpers, imported at the first need */
+  PyObject* torch_empty_like;   /* torch.empty_like, kept at the first output like x */
   PyObject* max_version;        /* (1, 3) */
   PyObject* ask_stream_version; /* keyword tuples of __dlpack__ calls */
   PyObject* ask_stream;
@@ -183,7 +195,10 @@ typedef struct onspy_module {
 enum {
   ONSPY_PARAMETER_WRITTEN = 1, /* a pointer or view to non-const */
   ONSPY_PARAMETER_VALUE = 2,   /* a scalar or struct: a tensor must be read on the host */
-  ONSPY_PARAMETER_STRUCT = 4   /* takes bytes as they are; set together with VALUE */
+  ONSPY_PARAMETER_STRUCT = 4,  /* takes bytes as they are; set together with VALUE */
+  ONSPY_PARAMETER_VECTOR = 8,  /* numbers side by side; set together with these two */
+  ONSPY_PARAMETER_POINTERS = 16, /* a list of tensors */
+  ONSPY_PARAMETER_MAP = 32       /* a tensor map */
 };
 
 typedef struct onspy_slot {
@@ -199,6 +214,9 @@ typedef struct onspy_kernel {
   size_t slot_count; /* 0 until the signature is known */
   onspy_slot* slots;
   bool known; /* the signature is: slots and parameters are filled */
+  bool takes_lists; /* or tensor maps: an argument may stand for several, or another */
+  const struct onspy_expansion* expansion; /* of a kernel made up for one call; or NULL */
+  size_t output_index; /* where an output was seen last; past the end: nowhere */
   ons_parameter* parameters;
   onspy_module* module;
   onspy_state* state;
@@ -209,13 +227,20 @@ struct onspy_launcher {
   onspy_kernel* kernel;
   PyObject* stream; /* keeps the stream's owner alive; NULL for none */
   ons_launch launch;
+  struct onspy_generic* generic; /* owned; chooses the kernel. NULL for most */
 };
 
 typedef struct onspy_output {
   PyObject_HEAD PyObject* like; /* the array to take after, or NULL */
-  PyObject* shape;              /* tuple of int, or NULL */
+  PyObject* shape;              /* tuple of int and str, or a function, or NULL */
   PyObject* dtype;              /* str, or NULL */
+  uint32_t flags;               /* ONSPY_OUTPUT_* */
 } onspy_output;
+
+enum {
+  ONSPY_OUTPUT_ZERO = 1,     /* filled with zeros */
+  ONSPY_OUTPUT_WORKSPACE = 2 /* not returned */
+};
 
 /* ---- producers -------------------------------------------------------------------- */
 
@@ -361,8 +386,11 @@ typedef struct onspy_call {
   onspy_state* state;
   onspy_kernel* kernel;
   const ons_launch* launch;   /* with a graph: no stream has to do with the call */
+  struct onspy_generic* generic; /* chooses the kernel first; NULL for most */
   const onspy_update* update; /* or NULL; `launch` then has a graph, of no content */
   PyObject* const* objects;   /* the arguments, as given */
+  PyObject* const* replaced;  /* the placeholder that out= gave an array for, one per
+                                 argument, NULL where there was none; or NULL */
   size_t count;
   ons_arg* args;
   DLTensor* tensors;       /* one per argument */
@@ -395,15 +423,26 @@ static inline bool onspy_launch_is_long(const ons_launch* launch) {
 ONSPY_HOT PyObject* onspy_launcher_call(PyObject* launcher, PyObject* const* objects,
                                         size_t nargsf, PyObject* kwnames);
 
+ONSPY_COLD PyObject* onspy_refuse_keywords(const onspy_kernel* kernel, PyObject* kwnames);
+ons_status onspy_launch_without_gil(ons_kernel* kernel, const ons_launch* launch,
+                                    const ons_arg* args, size_t count, ons_error* error);
+
 /* Calls |kernel| on the objects; returns the outputs or None. */
 ONSPY_HOT PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
                                       PyObject* const* objects, size_t count);
+
+/* The same with |out|, what is given for the outputs: an array, or a sequence of arrays
+ * and None. */
+PyObject* onspy_kernel_call_out(onspy_kernel* kernel, const ons_launch* launch,
+                                PyObject* const* objects, size_t count, PyObject* out);
 
 /* The same for the update of a node. */
 PyObject* onspy_kernel_update(onspy_kernel* kernel, const ons_launch* launch,
                               const onspy_update* update, PyObject* const* objects,
                               size_t count);
 
+/* Fills args[index], first pass: pending where the producer must be told the stream. */
+bool onspy_call_gather(onspy_call* call, size_t index, PyObject* object);
 /* Fills args[index] from an object through its exchange table, checks included. */
 ONSPY_HOT bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
                                    const onspy_producer* producer);
@@ -467,6 +506,28 @@ static inline bool onspy_on_host(DLDevice device) {
          device.device_type == kDLROCMHost;
 }
 
+/* ---- arguments by value and in lists ---- */
+
+typedef struct onspy_expansion onspy_expansion;
+
+/* Fill args[index] for a vector parameter from a list of numbers, from a Python complex. */
+bool onspy_vector(onspy_call* call, size_t index, PyObject* list);
+bool onspy_complex(onspy_call* call, size_t index, PyObject* number);
+/* Is there a list of tensors or a tensor map? Such a call is made by the second. */
+bool onspy_call_is_expanded(const onspy_call* call);
+PyObject* onspy_call_expanded(const onspy_call* call);
+/* What the library gets in an expanded call, as of now. */
+const ons_arg* onspy_expansion_args(const onspy_call* call, size_t* out_count);
+/* Which argument, and which item of its list (or SIZE_MAX), a tensor is. */
+void onspy_expansion_locate(const onspy_expansion* expansion, size_t index,
+                            size_t* out_argument, size_t* out_item);
+/* The first array in a list or a tensor map (borrowed); else the object itself. */
+PyObject* onspy_first_of(const onspy_state* state, PyObject* object);
+
+PyObject* onspy_tensor_map(onspy_state* state, PyObject* args, PyObject* kwargs);
+/* The array (borrowed); |out_layout| may be NULL. */
+PyObject* onspy_tensor_map_of(PyObject* object, const ons_tensor_map** out_layout);
+
 /* Scalars. Fill |out_arg| from a number object, from a 0-dimensional host tensor. */
 bool onspy_scalar_from_number(onspy_call* call, size_t index, PyObject* object);
 bool onspy_scalar_from_tensor(onspy_call* call, size_t index, PyObject* object);
@@ -498,18 +559,32 @@ void onspy_tensor_table_remove(const onspy_state* state);
 bool onspy_call_tensor(onspy_call* call, size_t index, PyObject* object);
 /* Type 0 when it has been released. */
 DLDevice onspy_tensor_device(PyObject* object);
-/* Takes over a tensor that came from no other library; NULL when out of memory, and the
- * tensor is released. */
-PyObject* onspy_tensor_wrap(onspy_state* state, ons_tensor* tensor);
 
 /* ---- outputs, dtypes, streams, devices -------------------------------------------- */
 
 /* Allocates the output asked for by objects[index] and puts it into args[index]. */
 bool onspy_output_allocate(onspy_call* call, size_t index);
+/* Checks what out= gave for an output, and is bound in args[index]. */
+bool onspy_output_given(onspy_call* call, size_t index);
+/* Fills those that are to be zero, once all arguments are bound. */
+bool onspy_outputs_zero(onspy_call* call);
 /* Exchanges what is in call->outputs for what the caller gets; after the launch. */
 bool onspy_outputs_finish(onspy_call* call);
-PyObject* onspy_output_empty(onspy_state* state, PyObject* shape, PyObject* dtype);
-PyObject* onspy_output_like(onspy_state* state, PyObject* like);
+
+/* The functions of the module that make one: empty(shape, dtype), like(x, shape, dtype)
+ * and the others of these forms. */
+PyObject* onspy_output_empty(onspy_state* state, PyObject* args, PyObject* kwargs,
+                             const char* format, uint32_t flags);
+PyObject* onspy_output_like(onspy_state* state, PyObject* args, PyObject* kwargs,
+                            const char* format, uint32_t flags);
+PyObject* onspy_output_just_like(onspy_state* state, PyObject* like);
+
+/* What is given as shape= and dtype=, checked as far as it is known without a call; what
+ * that comes to in a call, a tuple of int and a str (new references). */
+PyObject* onspy_shape_check(PyObject* shape);
+PyObject* onspy_shape_resolve(onspy_call* call, size_t index, PyObject* shape);
+PyObject* onspy_dtype_check(onspy_state* state, PyObject* dtype);
+PyObject* onspy_dtype_resolve(onspy_call* call, size_t index, PyObject* dtype);
 
 /* "float32" of anything that names a dtype (new reference). */
 PyObject* onspy_dtype_name(onspy_state* state, PyObject* dtype);
@@ -557,9 +632,10 @@ typedef struct onspy_target {
 bool onspy_target_parse(const onspy_kernel* kernel, const onspy_target_args* given,
                         ons_launch* launch, onspy_target* out_target);
 void onspy_target_clear(onspy_target* target);
-/* Calls |kernel| on a tuple of objects; returns the node where it went into a graph. */
+/* Calls |kernel| on a tuple of objects; returns the node where it went into a graph.
+ * |out| is what is given for outputs, or NULL. */
 PyObject* onspy_target_call(onspy_kernel* kernel, const ons_launch* launch,
-                            PyObject* objects);
+                            PyObject* objects, PyObject* out);
 PyObject* onspy_kernel_update_node(PyObject* self, PyObject* args, PyObject* kwargs);
 
 /* The keywords of launch() and update_node() that say how many threads (borrowed; NULL:
@@ -599,7 +675,65 @@ bool onspy_launch_parse(const onspy_kernel* kernel, PyObject* grid, PyObject* bl
                         PyObject* shared, PyObject* stream, ons_launch* out_launch);
 PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key);
 PyObject* onspy_module_global(PyObject* self, PyObject* args, PyObject* kwargs);
+PyObject* onspy_module_set_global(PyObject* self, PyObject* args, PyObject* kwargs);
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs);
+
+/* ---- generic kernels -------------------------------------------------------------- */
+
+enum { ONSPY_TEMPLATE_PARAMETERS = 16 };
+
+/* Where the value of a template parameter comes from. */
+typedef enum onspy_rule_kind {
+  ONSPY_RULE_DTYPE = ONS_DEDUCTION_DTYPE,
+  ONSPY_RULE_RANK = ONS_DEDUCTION_RANK,
+  ONSPY_RULE_INDEX = ONS_DEDUCTION_INDEX,
+  ONSPY_RULE_COUNT = ONS_DEDUCTION_COUNT,
+  ONSPY_RULE_SHAPE
+} onspy_rule_kind;
+
+typedef struct onspy_rule {
+  onspy_rule_kind kind;
+  uint16_t argument;
+  uint16_t dimension; /* of a shape */
+} onspy_rule;
+
+typedef struct onspy_template_parameter {
+  PyObject* text; /* as in the name: "T"; owned */
+  PyObject* fixed; /* C++, where no argument decides: "4"; owned, or NULL, then: */
+  onspy_rule* rules;
+  size_t rule_count;
+} onspy_template_parameter;
+
+/* An instance and what it is for: one value for each template parameter. */
+typedef struct onspy_instance {
+  int64_t key[ONSPY_TEMPLATE_PARAMETERS];
+  onspy_kernel* kernel;
+} onspy_instance;
+
+typedef struct onspy_generic {
+  PyObject_HEAD onspy_module* module;
+  onspy_kernel* pattern; /* "scale<T, N>": never compiled, for messages */
+  PyObject* base;        /* "scale" */
+  onspy_template_parameter parameters[ONSPY_TEMPLATE_PARAMETERS];
+  size_t parameter_count;
+  onspy_instance* instances;
+  size_t instance_count;
+  size_t last; /* the instance used last */
+} onspy_generic;
+
+/* Module.generic. */
+PyObject* onspy_generic_new(PyObject* module, PyObject* args, PyObject* kwargs);
+/* Reads the name and the keywords into |generic|. */
+bool onspy_generic_parse(onspy_generic* generic, PyObject* name, PyObject* kwargs);
+PyObject* onspy_generic_call(PyObject* launcher, PyObject* const* objects, size_t nargsf,
+                             PyObject* kwnames);
+/* Puts the instance for the arguments into call->kernel. */
+bool onspy_generic_choose(onspy_call* call);
+/* The kernel chosen for the arguments (new reference), without calling it. */
+PyObject* onspy_kernel_choose(onspy_generic* generic, PyObject* const* objects,
+                              size_t count);
+PyObject* onspy_kernel_call_generic(onspy_generic* generic, const ons_launch* launch,
+                                    PyObject* const* objects, size_t count);
 
 /* ---- raising ---------------------------------------------------------------------- */
 
@@ -611,6 +745,11 @@ ONSPY_COLD void* onspy_raise_compile(onspy_module* module, const ons_error* erro
  * that is already set becomes the cause. |kind| is one of the state's error classes. */
 ONSPY_COLD void* onspy_raise_argument(onspy_kernel* kernel, size_t index, PyObject* kind,
                                       const char* format, ...);
+
+/* "... got WHAT failed with ...", of the exception that is set, which becomes the cause;
+ * interrupts stay as they are. */
+ONSPY_COLD void* onspy_raise_failed(onspy_kernel* kernel, size_t index, PyObject* kind,
+                                    const char* what);
 
 /* "... got a TYPE whose WHAT raised ...", with the exception that is set, which becomes
  * the cause; interrupts stay as they are. |object| may be the type itself. Returns false.
@@ -628,6 +767,8 @@ extern PyType_Spec onspy_kernel_spec;
 extern PyType_Spec onspy_launcher_spec;
 extern PyType_Spec onspy_output_spec;
 extern PyType_Spec onspy_tensor_spec;
+extern PyType_Spec onspy_tensor_map_spec;
+extern PyType_Spec onspy_generic_spec;
 extern PyType_Spec onspy_use_stream_spec;
 bool onspy_errors_create(onspy_state* state, PyObject* module);
 

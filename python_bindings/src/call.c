@@ -9,6 +9,13 @@
 
 #include "binding.h"
 
+/* What the library gets of the arguments as they are now. */
+static inline const ons_arg* library_args(const onspy_call* call, size_t* out_count) {
+  if (call->kernel->expansion != NULL) return onspy_expansion_args(call, out_count);
+  *out_count = call->count;
+  return call->args;
+}
+
 static void release_all(ons_retained* entries, size_t count) {
   for (size_t i = 0; i < count; ++i) entries[i].release(entries[i].object);
 }
@@ -22,6 +29,7 @@ static const onspy_producer* producer_at(onspy_call* call, size_t index,
   if (slot != NULL && slot->type == type) return slot->producer;
   const onspy_producer* producer = onspy_producer_find(call->state, type, scratch);
   if (slot != NULL && producer != NULL && producer != scratch) {
+    if (call->kernel->output_index == index) call->kernel->output_index = SIZE_MAX;
     slot->type = type;
     slot->producer = producer;
     slot->kind = producer->kind;
@@ -29,7 +37,7 @@ static const onspy_producer* producer_at(onspy_call* call, size_t index,
   return producer;
 }
 
-static bool gather_one(onspy_call* call, size_t index, PyObject* object) {
+bool onspy_call_gather(onspy_call* call, size_t index, PyObject* object) {
   onspy_producer scratch;
   const onspy_producer* producer = producer_at(call, index, Py_TYPE(object), &scratch);
   if (producer == NULL) return false;
@@ -81,9 +89,8 @@ static bool borrow_again(onspy_call* call) {
 
 /* ---- the second pass -------------------------------------------------------------- */
 
-static bool ask_pending(onspy_call* call,
-                        bool (*ask)(onspy_call*, size_t, PyObject*,
-                                    const onspy_producer*)) {
+static bool ask_pending(onspy_call* call, bool (*ask)(onspy_call*, size_t, PyObject*,
+                                                      const onspy_producer*)) {
   for (size_t i = 0; i < call->count; ++i) {
     PyObject* object = call->objects[i];
     if (call->args[i].kind != ONS_ARG_PENDING ||
@@ -105,21 +112,33 @@ static bool finish_pending(onspy_call* call) {
     return false;
   }
   for (size_t i = 0; i < call->count; ++i) {
-    if (!Py_IS_TYPE(call->objects[i], call->state->output_type)) continue;
-    if (!onspy_output_allocate(call, i)) return false;
+    bool given = call->replaced != NULL && call->replaced[i] != NULL;
+    bool asked = Py_IS_TYPE(call->objects[i], call->state->output_type);
+    if (given && !onspy_output_given(call, i)) return false;
+    if (asked && !onspy_output_allocate(call, i)) return false;
   }
-  return true;
+  return onspy_outputs_zero(call);
+}
+
+/* Where the launch goes; on that device the kernel is prepared then. */
+static bool resolve(const onspy_call* call, const ons_launch* launch,
+                    ons_launch_plan* out_plan) {
+  ons_kernel* handle = call->kernel->handle;
+  ons_error error = ONS_ERROR_INIT;
+  *out_plan = (ons_launch_plan)ONS_LAUNCH_PLAN_INIT;
+  size_t count;
+  const ons_arg* args = library_args(call, &count);
+  ons_status status = ons_launch_resolve(handle, launch, args, count, out_plan, &error);
+  if (status == ONS_STATUS_NOT_READY) {
+    if (!onspy_kernel_prepare(call->kernel, out_plan->device)) return false;
+    status = ons_launch_resolve(handle, launch, args, count, out_plan, &error);
+  }
+  return status == ONS_STATUS_OK || onspy_raise(call->state, &error) != NULL;
 }
 
 static bool second_pass(onspy_call* call, ons_launch* launch) {
-  ons_launch_plan* plan = &call->plan;
-  ons_error error = ONS_ERROR_INIT;
-  *plan = (ons_launch_plan)ONS_LAUNCH_PLAN_INIT;
-  if (ons_launch_resolve(call->kernel->handle, launch, call->args, call->count, plan,
-                         &error) != ONS_STATUS_OK) {
-    return onspy_raise(call->state, &error) != NULL;
-  }
-  if (!finish_pending(call)) return false;
+  const ons_launch_plan* plan = &call->plan;
+  if (!resolve(call, launch, &call->plan) || !finish_pending(call)) return false;
   launch->device = plan->device;
   launch->flags |= ONS_LAUNCH_DEVICE;
   if (!onspy_on_host(plan->device) && launch->graph == NULL) {
@@ -138,7 +157,7 @@ static bool prepare_for_arguments(onspy_call* call) {
   DLDevice device = {kDLCPU, 0};
   for (size_t i = 0; i < call->count && onspy_on_host(device); ++i) {
     onspy_producer scratch;
-    PyObject* object = call->objects[i];
+    PyObject* object = onspy_first_of(call->state, call->objects[i]);
     const onspy_producer* producer =
         onspy_producer_find(call->state, Py_TYPE(object), &scratch);
     DLDevice found = {(DLDeviceType)0, 0};
@@ -166,18 +185,19 @@ static bool is_long(const onspy_call* call) {
 static ons_status launch_once(const onspy_call* call, const ons_launch* launch,
                               ons_error* error) {
   ons_kernel* handle = call->kernel->handle;
+  size_t count;
+  const ons_arg* args = library_args(call, &count);
   if (call->update != NULL) {
     ons_launch updating = *launch;
     updating.graph = NULL;
     updating.retained_count = 0; /* what was handed over goes with the call */
     return ons_kernel_update_node(handle, call->update->exec, call->update->node,
-                                  &updating, call->args, call->count, error);
+                                  &updating, args, count, error);
   }
-  if (!is_long(call))
-    return ons_kernel_launch(handle, launch, call->args, call->count, error);
+  if (!is_long(call)) return ons_kernel_launch(handle, launch, args, count, error);
   ons_status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = ons_kernel_launch(handle, launch, call->args, call->count, error);
+  status = ons_kernel_launch(handle, launch, args, count, error);
   Py_END_ALLOW_THREADS;
   return status;
 }
@@ -188,13 +208,9 @@ static bool launch_prepared(onspy_call* call, const ons_launch* launch) {
   error.launched = 0;
   ons_status status = launch_once(call, launch, &error);
   if (status == ONS_STATUS_NOT_READY) {
-    ons_launch_plan plan = ONS_LAUNCH_PLAN_INIT;
-    status = ons_launch_resolve(call->kernel->handle, launch, call->args, call->count,
-                                &plan, &error);
-    if (status == ONS_STATUS_OK) {
-      if (!onspy_kernel_prepare(call->kernel, plan.device)) return false;
-      status = launch_once(call, launch, &error);
-    }
+    ons_launch_plan plan;
+    if (!resolve(call, launch, &plan)) return false;
+    status = launch_once(call, launch, &error);
   }
   bool taken = call->update == NULL && (status == ONS_STATUS_OK || error.launched);
   if (taken) call->retained_count = 0;
@@ -224,9 +240,8 @@ static PyObject* take_outputs(onspy_call* call) {
 }
 
 static bool run(onspy_call* call) {
-  if (!call->kernel->known && !prepare_for_arguments(call)) return false;
   for (size_t i = 0; i < call->count; ++i) {
-    if (!gather_one(call, i, call->objects[i])) return false;
+    if (!onspy_call_gather(call, i, call->objects[i])) return false;
   }
   ons_launch placed;
   if (onspy_innermost_stream != NULL && call->launch->graph == NULL) {
@@ -253,8 +268,22 @@ static bool run(onspy_call* call) {
   return launch_prepared(call, &launch);
 }
 
+static PyObject* refuse_out(const onspy_call* call) {
+  return PyErr_Format(call->state->error_argument_type,
+                      "kernel '%s': out= together with a list of tensors; pass the arrays "
+                      "in the place of the outputs",
+                      ons_kernel_name(call->kernel->handle));
+}
+
 static PyObject* run_and_release(onspy_call* call) {
-  PyObject* result = run(call) && onspy_outputs_finish(call) ? take_outputs(call) : NULL;
+  if (call->generic != NULL && !onspy_generic_choose(call)) return NULL;
+  if (call->launch == NULL) return Py_NewRef((PyObject*)call->kernel);
+  bool prepared = call->kernel->known || prepare_for_arguments(call);
+  if (prepared && onspy_call_is_expanded(call)) {
+    return call->replaced != NULL ? refuse_out(call) : onspy_call_expanded(call);
+  }
+  PyObject* result =
+      prepared && run(call) && onspy_outputs_finish(call) ? take_outputs(call) : NULL;
   if (call->temporary_count + call->retained_count + call->output_count == 0)
     return result;
   /* Deleters may run Python code, which must not see our exception. */
@@ -307,6 +336,75 @@ PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
                      .objects = objects,
                      .count = count};
   return count > ONSPY_STACK_ARGUMENTS ? call_with_heap(&call) : call_with_stack(&call);
+}
+
+PyObject* onspy_kernel_call_generic(onspy_generic* generic, const ons_launch* launch,
+                                    PyObject* const* objects, size_t count) {
+  onspy_call call = {.state = generic->module->state,
+                     .kernel = generic->pattern,
+                     .generic = generic,
+                     .launch = launch,
+                     .objects = objects,
+                     .count = count};
+  return count > ONSPY_STACK_ARGUMENTS ? call_with_heap(&call) : call_with_stack(&call);
+}
+
+PyObject* onspy_kernel_choose(onspy_generic* generic, PyObject* const* objects,
+                              size_t count) {
+  return onspy_kernel_call_generic(generic, NULL, objects, count);
+}
+
+/* ---- out= ------------------------------------------------------------------------- */
+
+static bool is_returned(const onspy_state* state, PyObject* object) {
+  return Py_IS_TYPE(object, state->output_type) &&
+         !(((const onspy_output*)object)->flags & ONSPY_OUTPUT_WORKSPACE);
+}
+
+/* Puts what is given into the places of the outputs, and those into |replaced|. */
+static bool replace(onspy_kernel* kernel, PyObject* given, PyObject** objects,
+                    PyObject** replaced, size_t count) {
+  Py_ssize_t used = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (!is_returned(kernel->state, objects[i])) continue;
+    PyObject* array = used < PyTuple_GET_SIZE(given) ? PyTuple_GET_ITEM(given, used) : NULL;
+    ++used;
+    if (array == NULL || array == Py_None) continue;
+    replaced[i] = objects[i];
+    objects[i] = array;
+  }
+  if (used == PyTuple_GET_SIZE(given)) return true;
+  PyErr_Format(kernel->state->error_argument_type,
+               "kernel '%s': out= has %zd arrays, and the arguments %zd outputs (ons.empty, "
+               "ons.like and so on): give one for each, or None to have it allocated",
+               ons_kernel_name(kernel->handle), PyTuple_GET_SIZE(given), used);
+  return false;
+}
+
+PyObject* onspy_kernel_call_out(onspy_kernel* kernel, const ons_launch* launch,
+                                PyObject* const* objects, size_t count, PyObject* out) {
+  if (out == NULL || out == Py_None)
+    return onspy_kernel_call(kernel, launch, objects, count);
+  bool several = PyTuple_Check(out) || PyList_Check(out);
+  PyObject* given = several ? PySequence_Tuple(out) : PyTuple_Pack(1, out);
+  if (given == NULL) return NULL;
+  PyObject** places = PyMem_Calloc(2 * count + 1, sizeof(PyObject*));
+  PyObject* result = places != NULL ? NULL : PyErr_NoMemory();
+  if (places != NULL && count > 0) memcpy(places, objects, count * sizeof(PyObject*));
+  if (places != NULL && replace(kernel, given, places, places + count, count)) {
+    onspy_call call = {.state = kernel->state,
+                       .kernel = kernel,
+                       .launch = launch,
+                       .objects = places,
+                       .replaced = places + count,
+                       .count = count,
+                       .pending_count = 1}; /* for the second pass, which checks them */
+    result =
+        count > ONSPY_STACK_ARGUMENTS ? call_with_heap(&call) : call_with_stack(&call);
+  }
+  PyMem_Free(places);
+  Py_DECREF(given);
+  return result;
 }
 
 PyObject* onspy_kernel_update(onspy_kernel* kernel, const ons_launch* launch,

@@ -238,10 +238,16 @@ static PyObject* argument_prefix(const onspy_kernel* kernel, size_t index) {
   }
   const ons_parameter* parameter = &kernel->parameters[index];
   const char* name = parameter->name;
-  return PyUnicode_FromFormat("kernel '%s', argument %zu%s%s%s: declared %s, got ",
+  char item_text[48] = "";
+  if (kernel->expansion != NULL) {
+    size_t item;
+    onspy_expansion_locate(kernel->expansion, index, &index, &item);
+    if (item != SIZE_MAX) snprintf(item_text, sizeof item_text, ", item %zu", item + 1);
+  }
+  return PyUnicode_FromFormat("kernel '%s', argument %zu%s%s%s%s: declared %s, got ",
                               kernel_name, index + 1, name != NULL ? " ('" : "",
                               name != NULL ? name : "", name != NULL ? "')" : "",
-                              parameter->type);
+                              item_text, parameter->type);
 }
 
 void* onspy_raise_argument(onspy_kernel* kernel, size_t index, PyObject* kind,
@@ -323,4 +329,19 @@ bool onspy_raise_from_producer(onspy_kernel* kernel, size_t index, PyObject* obj
   Py_XDECREF(advice);
   Py_DECREF(line);
   return false;
+}
+
+void* onspy_raise_failed(onspy_kernel* kernel, size_t index, PyObject* kind,
+                         const char* what) {
+  PyObject *type, *value, *traceback;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject* line = first_line(value);
+  const char* name = Py_TYPE(value)->tp_name;
+  PyErr_Restore(type, value, traceback);
+  onspy_raise_argument(kernel, index, kind, "%s failed with %.100s: %S", what, name,
+                       line);
+  Py_DECREF(line);
+  return NULL;
 }

@@ -27,6 +27,7 @@ PyObject* onspy_kernel_new(onspy_module* module, PyObject* name) {
   self->state = state;
   self->module = (onspy_module*)Py_NewRef((PyObject*)module);
   self->handle = handle;
+  self->output_index = SIZE_MAX;
   return (PyObject*)self;
 }
 
@@ -35,10 +36,19 @@ PyObject* onspy_kernel_new(onspy_module* module, PyObject* name) {
 static uint32_t traits_of(const ons_parameter* parameter) {
   bool tensor =
       parameter->kind == ONS_PARAMETER_POINTER || parameter->kind == ONS_PARAMETER_VIEW;
-  if (parameter->kind == ONS_PARAMETER_STRUCT)
-    return ONSPY_PARAMETER_VALUE | ONSPY_PARAMETER_STRUCT;
-  if (!tensor) return ONSPY_PARAMETER_VALUE;
-  return parameter->is_const ? 0 : ONSPY_PARAMETER_WRITTEN;
+  uint32_t written = parameter->is_const ? 0 : ONSPY_PARAMETER_WRITTEN;
+  switch (parameter->kind) {
+    case ONS_PARAMETER_STRUCT:
+      return ONSPY_PARAMETER_VALUE | ONSPY_PARAMETER_STRUCT;
+    case ONS_PARAMETER_VECTOR:
+      return ONSPY_PARAMETER_VALUE | ONSPY_PARAMETER_STRUCT | ONSPY_PARAMETER_VECTOR;
+    case ONS_PARAMETER_POINTERS:
+      return ONSPY_PARAMETER_POINTERS | written;
+    case ONS_PARAMETER_TENSOR_MAP:
+      return ONSPY_PARAMETER_MAP;
+    default:
+      return tensor ? written : ONSPY_PARAMETER_VALUE;
+  }
 }
 
 /* Copies what calls need of the signature. The same for every device. */
@@ -59,7 +69,11 @@ static bool learn_signature(onspy_kernel* self) {
       onspy_raise(self->state, &error);
       goto fail;
     }
-    self->slots[i].traits = traits_of(parameter);
+    uint32_t traits = traits_of(parameter);
+    self->slots[i].traits = traits;
+    if (traits & (ONSPY_PARAMETER_POINTERS | ONSPY_PARAMETER_MAP)) {
+      self->takes_lists = true;
+    }
   }
   self->slot_count = count;
   self->known = true;
@@ -293,17 +307,18 @@ static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs)
   static char* keywords[] = {
       "args",         "grid",     "block",    "shared",      "stream",       "order",
       "graph",        "wait",     "signal",   "external",    "dependencies", "threads",
-      "cluster",      "priority", "carveout", "cooperative", "programmatic", NULL};
-  PyObject* objects;
+      "cluster",      "priority", "carveout", "cooperative", "programmatic",
+      "out",          NULL};
+  PyObject *objects, *out = NULL;
   onspy_config_args config = {.grid = NULL};
   onspy_target_args given = {.order = Py_None};
   onspy_attribute_args wanted = {.cluster = NULL};
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O|$OOOOOOOOpOOOOOpp:launch", keywords, &objects, &config.grid,
+          args, kwargs, "O|$OOOOOOOOpOOOOOppO:launch", keywords, &objects, &config.grid,
           &config.block, &config.shared, &config.stream, &given.order, &given.graph,
           &given.wait, &given.signal, &given.external, &given.dependencies,
           &config.threads, &wanted.cluster, &wanted.priority, &wanted.carveout,
-          &wanted.cooperative, &wanted.programmatic)) {
+          &wanted.cooperative, &wanted.programmatic, &out)) {
     return refuse_call(kernel);
   }
   given.stream = config.stream;
@@ -318,7 +333,7 @@ static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs)
   if (tuple == NULL) return refuse_call(kernel);
   onspy_target target = {.graph = {.graph = NULL}};
   PyObject* result = onspy_target_parse(kernel, &given, &launch, &target)
-                         ? onspy_target_call(kernel, &launch, tuple)
+                         ? onspy_target_call(kernel, &launch, tuple, out)
                          : NULL;
   onspy_target_clear(&target);
   Py_DECREF(tuple);

@@ -214,10 +214,11 @@ static bool refuse_outputs(onspy_kernel* kernel, PyObject* objects) {
 }
 
 PyObject* onspy_target_call(onspy_kernel* kernel, const ons_launch* launch,
-                            PyObject* objects) {
+                            PyObject* objects, PyObject* out) {
   size_t count = (size_t)PyTuple_GET_SIZE(objects);
   if (launch->graph == NULL) {
-    return onspy_kernel_call(kernel, launch, &PyTuple_GET_ITEM(objects, 0), count);
+    return onspy_kernel_call_out(kernel, launch, &PyTuple_GET_ITEM(objects, 0), count,
+                                 out);
   }
   if (!refuse_outputs(kernel, objects)) return NULL;
   PyObject* nothing =

@@ -38,6 +38,7 @@ PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {
   self->kernel = (onspy_kernel*)Py_NewRef((PyObject*)kernel);
   self->stream = Py_XNewRef(stream);
   self->launch = launch;
+  self->generic = NULL;
   /* Kernels never refer to launchers, so only a stream object can close a cycle. */
   if (stream != NULL) PyObject_GC_Track(self);
   return (PyObject*)self;
@@ -64,6 +65,7 @@ static int launcher_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT((PyObject*)self->kernel);
   Py_VISIT(self->stream);
+  Py_VISIT((PyObject*)self->generic);
   return 0;
 }
 
@@ -81,12 +83,14 @@ static void launcher_dealloc(PyObject* object) {
   if (PyObject_GC_IsTracked(object)) PyObject_GC_UnTrack(object);
   Py_CLEAR(self->stream);
   PyObject* kernel = (PyObject*)self->kernel;
+  PyObject* generic = (PyObject*)self->generic;
   if (state->launcher_type != NULL && state->free_launcher_count < ONSPY_FREE_LAUNCHERS) {
     state->free_launchers[state->free_launcher_count++] = self;
   } else {
     PyObject_GC_Del(self);
   }
   /* Last, as they may take the module, and with it the state, along. */
+  Py_XDECREF(generic);
   Py_DECREF(kernel);
   Py_DECREF(type);
 }

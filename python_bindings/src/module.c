@@ -52,7 +52,7 @@ ons_runtime* onspy_runtime(onspy_state* state) {
 
 PyDoc_STRVAR(
     load_doc,
-    "load(path, *, options=(), headers={}, name=None)\n--\n\n"
+    "load(path, *, options=(), headers={}, name=None, check=False)\n--\n\n"
     "A Module from a file of CUDA C++ source.\n\n"
     "The file's folder is searched for quoted includes; name (default: the path) is "
     "shown in diagnostics. Otherwise as Module. Raises NotFoundError if there is no "
@@ -65,31 +65,65 @@ PyDoc_STRVAR(
     empty_doc,
     "empty(shape, dtype)\n--\n\n"
     "A kernel argument that is allocated by the call and returned by it.\n\n"
-    "shape: int or tuple of int, in elements; dtype: a name ('float32') or a dtype "
-    "object of NumPy, torch or JAX. The call allocates a dense array with uninitialised "
+    "shape: an int or a tuple of int, in elements; in their place also the name of an "
+    "argument that is an int ('n'), or of an array, 'x.shape' or 'x.shape[0]'; or a "
+    "function that is called with the arguments and gives ints. dtype: a name "
+    "('float32'), a dtype object of NumPy, torch or JAX, or 'x.dtype'. Names are those of "
+    "the kernel's parameters.\n\n"
+    "The call allocates a dense array with uninitialised "
     "contents on the device of the launch, by the library of the first array argument "
     "there, in that library's current stream order, and returns it as that library's own "
-    "type. Without any array among the arguments, or like(x), it raises "
-    "ArgumentTypeError. "
-    "Several outputs come back as a tuple, in the order of the arguments.");
+    "type. A library that cannot be asked (Numba, PyCUDA, Warp, cuda.core) gets a Tensor, "
+    "allocated on the launch stream. Without any array among the arguments, or like(x), "
+    "it raises ArgumentTypeError. "
+    "Several outputs come back as a tuple, in the order of the arguments. Arrays of the "
+    "caller's are passed in the place of outputs as any argument, or by out=.\n\n"
+    "Memory that has run out is the library's own exception, or MemoryError; nothing has "
+    "been enqueued then.");
 static PyObject* empty(PyObject* module, PyObject* args, PyObject* kwargs) {
-  static char* keywords[] = {"shape", "dtype", NULL};
-  PyObject *shape, *dtype;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:empty", keywords, &shape, &dtype)) {
-    return NULL;
-  }
-  return onspy_output_empty(PyModule_GetState(module), shape, dtype);
+  return onspy_output_empty(PyModule_GetState(module), args, kwargs, "OO:empty", 0);
+}
+
+PyDoc_STRVAR(zeros_doc,
+             "zeros(shape, dtype)\n--\n\n"
+             "As empty(), filled with zeros before the kernel runs, in its order. An array "
+             "that is given by out= is filled too.");
+static PyObject* zeros(PyObject* module, PyObject* args, PyObject* kwargs) {
+  return onspy_output_empty(PyModule_GetState(module), args, kwargs, "OO:zeros",
+                            ONSPY_OUTPUT_ZERO);
+}
+
+PyDoc_STRVAR(workspace_doc,
+             "workspace(shape, dtype='uint8')\n--\n\n"
+             "As empty(), for the kernel alone: it is not returned, and its memory is "
+             "reused in the order of the stream. workspace(n) is n bytes.");
+static PyObject* workspace(PyObject* module, PyObject* args, PyObject* kwargs) {
+  return onspy_output_empty(PyModule_GetState(module), args, kwargs, "O|O:workspace",
+                            ONSPY_OUTPUT_WORKSPACE);
 }
 
 PyDoc_STRVAR(
     like_doc,
-    "like(x, /)\n--\n\n"
+    "like(x, /, *, shape=None, dtype=None)\n--\n\n"
     "A kernel argument that is allocated by the call and returned by it.\n\n"
-    "It has the shape, dtype, device and library of the array x, and is dense in C order "
+    "It has the shape, dtype, device and library of the array x, but for what is given, "
+    "and is dense in C order "
     "whatever x's strides are. A launch goes where it would go with x itself for an "
     "argument. See empty().");
-static PyObject* like(PyObject* module, PyObject* x) {
-  return onspy_output_like(PyModule_GetState(module), x);
+static PyObject* like(PyObject* module, PyObject* args, PyObject* kwargs) {
+  onspy_state* state = PyModule_GetState(module);
+  if (kwargs == NULL && PyTuple_GET_SIZE(args) == 1) {
+    return onspy_output_just_like(state, PyTuple_GET_ITEM(args, 0));
+  }
+  return onspy_output_like(state, args, kwargs, "O|$OO:like", 0);
+}
+
+PyDoc_STRVAR(zeros_like_doc,
+             "zeros_like(x, /, *, shape=None, dtype=None)\n--\n\n"
+             "As like(), filled with zeros as by zeros().");
+static PyObject* zeros_like(PyObject* module, PyObject* args, PyObject* kwargs) {
+  return onspy_output_like(PyModule_GetState(module), args, kwargs, "O|$OO:zeros_like",
+                           ONSPY_OUTPUT_ZERO);
 }
 
 PyDoc_STRVAR(
@@ -149,6 +183,24 @@ static PyObject* from_dlpack(PyObject* module, PyObject* args, PyObject* kwargs)
   return onspy_from_dlpack(PyModule_GetState(module), x, stream);
 }
 
+PyDoc_STRVAR(
+    tensor_map_doc,
+    "tensor_map(x, /, box, *, swizzle=None, steps=None, l2=None, fill='zero', "
+    "write=False)\n--\n\n"
+    "A kernel argument for const __grid_constant__ ons::tensor_map (or CUtensorMap): the "
+    "array x as TMA sees it.\n\n"
+    "box: the elements that one copy moves, one extent (1 to 256) for each dimension of x, "
+    "in its order; the last is a multiple of 16 bytes. swizzle: None, 32, 64 or 128 bytes; "
+    "steps: between the elements that are copied, 1 to 8; l2: None, 64, 128 or 256 bytes "
+    "to promote loads to; fill: what elements outside of x read as, 'zero' or 'nan'. "
+    "write: the kernel writes through it. x is a plain argument in all else: it is checked, "
+    "ordered and borrowed by each launch, which encodes the map from the memory that x has "
+    "then. x is aligned to 16 bytes, contiguous in its last dimension, and its other "
+    "strides are multiples of 16 bytes. Needs a GPU of compute capability 9.0.");
+static PyObject* make_tensor_map(PyObject* module, PyObject* args, PyObject* kwargs) {
+  return onspy_tensor_map(PyModule_GetState(module), args, kwargs);
+}
+
 PyDoc_STRVAR(collect_doc,
              "collect()\n--\n\n"
              "Releases what was kept for launches and released tensors that the device is "
@@ -183,12 +235,20 @@ static PyMethodDef methods[] = {
     {"load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS, load_doc},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
      empty_doc},
-    {"like", like, METH_O, like_doc},
+    {"zeros", (PyCFunction)(void (*)(void))zeros, METH_VARARGS | METH_KEYWORDS,
+     zeros_doc},
+    {"workspace", (PyCFunction)(void (*)(void))workspace, METH_VARARGS | METH_KEYWORDS,
+     workspace_doc},
+    {"like", (PyCFunction)(void (*)(void))like, METH_VARARGS | METH_KEYWORDS, like_doc},
+    {"zeros_like", (PyCFunction)(void (*)(void))zeros_like, METH_VARARGS | METH_KEYWORDS,
+     zeros_like_doc},
     {"register_producer", (PyCFunction)(void (*)(void))register_producer,
      METH_VARARGS | METH_KEYWORDS, register_producer_doc},
     {"set_order", set_order, METH_O, set_order_doc},
     {"from_dlpack", (PyCFunction)(void (*)(void))from_dlpack,
      METH_VARARGS | METH_KEYWORDS, from_dlpack_doc},
+    {"tensor_map", (PyCFunction)(void (*)(void))make_tensor_map,
+     METH_VARARGS | METH_KEYWORDS, tensor_map_doc},
     {"collect", collect, METH_NOARGS, collect_doc},
     {"_stream_wait", stream_wait, METH_VARARGS, stream_wait_doc},
     {NULL, NULL, 0, NULL}};
@@ -224,11 +284,14 @@ static int module_exec(PyObject* module) {
   state->launcher_type = add_type(module, &onspy_launcher_spec, true);
   state->output_type = add_type(module, &onspy_output_spec, true);
   state->tensor_type = add_type(module, &onspy_tensor_spec, true);
+  state->generic_type = add_type(module, &onspy_generic_spec, true);
+  state->tensor_map_type = add_type(module, &onspy_tensor_map_spec, true);
   PyTypeObject* use_stream = add_type(module, &onspy_use_stream_spec, true);
   Py_XDECREF(use_stream); /* the module has it */
   if (state->module_type == NULL || state->kernel_type == NULL ||
       state->launcher_type == NULL || state->output_type == NULL ||
-      state->tensor_type == NULL || use_stream == NULL ||
+      state->tensor_type == NULL || state->tensor_map_type == NULL ||
+      state->generic_type == NULL || use_stream == NULL ||
       !onspy_tensor_table_add(state)) {
     return -1;
   }
@@ -245,7 +308,10 @@ static int module_traverse(PyObject* module, visitproc visit, void* arg) {
   Py_VISIT(state->launcher_type);
   Py_VISIT(state->output_type);
   Py_VISIT(state->tensor_type);
+  Py_VISIT(state->tensor_map_type);
+  Py_VISIT(state->generic_type);
   Py_VISIT(state->helpers);
+  Py_VISIT(state->torch_empty_like);
   Py_VISIT(state->registered);
   Py_VISIT(state->kept);
   return onspy_producer_traverse(state, visit, arg);
@@ -264,7 +330,10 @@ static int module_clear(PyObject* module) {
   Py_CLEAR(state->launcher_type);
   Py_CLEAR(state->output_type);
   Py_CLEAR(state->tensor_type);
+  Py_CLEAR(state->tensor_map_type);
+  Py_CLEAR(state->generic_type);
   Py_CLEAR(state->helpers);
+  Py_CLEAR(state->torch_empty_like);
   return 0;
 }
 

@@ -113,10 +113,11 @@ static PyObject* wrap(onspy_state* state, PyTypeObject* type, ons_module* handle
 }
 
 static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static char* keywords[] = {"source", "options", "headers", "name", NULL};
+  static char* keywords[] = {"source", "options", "headers", "name", "check", NULL};
   PyObject *source, *options = NULL, *headers = NULL, *name = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOO:Module", keywords, &source,
-                                   &options, &headers, &name)) {
+  int check = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp:Module", keywords, &source,
+                                   &options, &headers, &name, &check)) {
     return NULL;
   }
   onspy_state* state = (onspy_state*)PyType_GetModuleState(type);
@@ -127,6 +128,7 @@ static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
   PyObject* self = NULL;
   option_set set;
   if (read_option_set(&set, options, headers, name)) {
+    if (check) set.c.flags |= ONS_MODULE_CHECK;
     ons_module* handle = NULL;
     ons_error error = ONS_ERROR_INIT;
     if (ons_module_create(runtime, text, &set.c, &handle, &error) != ONS_STATUS_OK) {
@@ -143,11 +145,12 @@ static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
 }
 
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs) {
-  static char* keywords[] = {"path", "options", "headers", "name", NULL};
+  static char* keywords[] = {"path", "options", "headers", "name", "check", NULL};
   PyObject *bytes = NULL, *options = NULL, *headers = NULL, *name = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$OOO:load", keywords,
+  int check = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$OOOp:load", keywords,
                                    PyUnicode_FSConverter, &bytes, &options, &headers,
-                                   &name)) {
+                                   &name, &check)) {
     return NULL;
   }
   PyObject *self = NULL, *path = NULL;
@@ -155,6 +158,7 @@ PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* k
   ons_runtime* runtime = onspy_runtime(state);
   if (runtime == NULL || state->module_type == NULL) goto done;
   if (!read_option_set(&set, options, headers, name)) goto done;
+  if (check) set.c.flags |= ONS_MODULE_CHECK;
   path = PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(bytes));
   if (path == NULL) goto done;
   ons_module* handle = NULL;
@@ -275,6 +279,21 @@ static PyObject* module_prepare(PyObject* object, PyObject* args, PyObject* kwar
   return result;
 }
 
+PyDoc_STRVAR(
+    generic_doc,
+    "generic($self, name, /, **parameters)\n--\n\n"
+    "A template kernel whose parameters are found from the arguments of each call.\n\n"
+    "name: 'scale<T, N>', the parameters as the source calls them, or values; 'scale' "
+    "stands for all that are deduced. From a parameter declared `const T*` or "
+    "`ons::view<T, N, Index>` T is deduced from the array's dtype, N from its number of "
+    "dimensions, and Index is int where all offsets fit 32 bits, else long long; in "
+    "`ons::ptrs<T, N>` N is the length of the list. Keywords say the others: an int, a "
+    "bool, a float, C++ text ('float'), or the argument that decides: T='x', N='x.ndim', "
+    "N='x.shape[1]'. Types are spelt float, signed char, long long, __half, "
+    "__nv_bfloat16, __nv_fp8_e4m3, float2 for complex64, and so on; the source includes "
+    "the headers they need. Each instance is compiled once, when it is first launched. "
+    "Raises ArgumentValueError where nothing tells a parameter.");
+
 /* ---- the type --------------------------------------------------------------------- */
 
 static PyObject* module_repr(PyObject* object) {
@@ -343,6 +362,15 @@ static PyMethodDef module_methods[] = {
      "Tensor unless they run on its stream. Each device has a variable of its own, and so "
      "has each template instance; this one is what plain kernels use. Raises "
      "NotFoundError, with the variables there are; else as prepare, and device as there."},
+    {"set_global", (PyCFunction)(void (*)(void))onspy_module_set_global,
+     METH_VARARGS | METH_KEYWORDS,
+     "set_global($self, name, data, device=None, stream=None)\n--\n\n"
+     "Fills a variable from host memory: the way to set a __constant__ one. data: a NumPy "
+     "array or whatever exports a contiguous buffer, of the variable's dtype and size, or "
+     "its bytes. Comes after what the stream holds (stream and device as for global_); "
+     "data may be reused at once. May block; refused while the stream is captured."},
+    {"generic", (PyCFunction)(void (*)(void))onspy_generic_new,
+     METH_VARARGS | METH_KEYWORDS, generic_doc},
     {"__dir__", module_dir, METH_NOARGS, "The attributes and the kernels."},
     {NULL, NULL, 0, NULL}};
 
@@ -355,11 +383,13 @@ static PyMemberDef module_members[] = {
 
 PyDoc_STRVAR(
     module_doc,
-    "Module(source, *, options=(), headers={}, name=None)\n--\n\n"
+    "Module(source, *, options=(), headers={}, name=None, check=False)\n--\n\n"
     "CUDA C++ source, compiled for a device at the first launch there.\n\n"
     "source: str; options: compiler options (-DNAME[=VALUE], -UNAME, -IDIR, -std=...); "
     "headers: names to texts that #include finds before any file; name: the file name "
-    "shown in diagnostics.\n\n"
+    "shown in diagnostics; check: for finding errors, at a cost for each launch: indices "
+    "of ons::view and ons::ptrs are checked in the kernel, and arrays that share memory "
+    "are refused where the kernel writes and has declared one __restrict__.\n\n"
     "A kernel is an attribute, mod.axpy, or an item by its C++ name, "
     "mod['scale<float, 4>']; kernels whose name is that of an attribute of Module are "
     "found as items. dir() lists what the source declares. A kernel keeps its module "

@@ -33,6 +33,8 @@ static bool from_exact(onspy_call* call, size_t index, PyObject* number) {
     arg->value.f = PyFloat_AS_DOUBLE(number);
     return true;
   }
+  bool is_vector = onspy_traits(call->kernel, index) & ONSPY_PARAMETER_VECTOR;
+  if (is_vector && PyComplex_Check(number)) return onspy_complex(call, index, number);
   onspy_raise_argument(
       call->kernel, index, call->state->error_argument_type,
       "a %.200s, which is not a number that a kernel takes; pass an int, a "

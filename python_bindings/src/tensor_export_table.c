@@ -113,6 +113,14 @@ static ons_runtime* runtime_with_gil(void) {
   return runtime;
 }
 
+static ons_status allocate_tensor(ons_runtime* runtime, const DLTensor* prototype,
+                                  void* stream, ons_tensor** out_tensor,
+                                  ons_error* error) {
+  (void)runtime, (void)prototype, (void)stream, (void)out_tensor;
+  error->code = ONS_STATUS_UNSUPPORTED;
+  return ONS_STATUS_UNSUPPORTED; /* TODO */
+}
+
 static int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
                     void (*set_error)(void* context, const char* kind,
                                       const char* message)) {
@@ -126,7 +134,7 @@ static int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* c
                       &stream);
   ons_tensor* tensor = NULL;
   ons_error error = ONS_ERROR_INIT;
-  ons_status status = ons_tensor_allocate(runtime, prototype, stream, &tensor, &error);
+  ons_status status = allocate_tensor(runtime, prototype, stream, &tensor, &error);
   if (status == ONS_STATUS_OK) {
     status = ons_tensor_export(tensor, stream, ONS_EXPORT_ORDERED, out, &error);
     ons_tensor_release(tensor);

@@ -245,3 +245,58 @@ def test_auto_blocks_in_graphs(sim: Sim, mod: ons.Module, x: Any) -> None:
     assert list(calls(sim, "cuGraphExecKernelNodeSetParams_v2")[-1].grid) == [5, 1, 1]
     sim.lib.cuGraphExecDestroy(instance)
     sim.lib.cuGraphDestroy(graph)
+
+
+# ---- variables ----
+
+VARIABLES = """
+__device__ int table[2][3] = {{1, 2, 3}, {4, 5, 6}};
+__constant__ float constants[4];
+__global__ void scale(float a, const float* x, float* out, long long n) {
+  if (n) out[0] = a * x[0] + constants[0] + table[0][0];
+}
+"""
+
+
+@pytest.fixture
+def variables(sim: Sim) -> ons.Module:
+    module = ons.Module(VARIABLES)
+    module.prepare("cuda:0")
+    sim.clear()
+    return module
+
+
+def test_variables_are_on_a_stream(sim: Sim, variables: ons.Module) -> None:
+    stream = sim.stream()
+    table = variables.global_("table", "cuda:0", stream)
+    assert (table.shape, table.dtype, table.device) == ((2, 3), "int32", "cuda:0")
+    assert (table.stream, table.read_only) == (stream, False)
+    assert list((ctypes.c_int * 6).from_address(table.data_ptr)) == [1, 2, 3, 4, 5, 6]
+    with ons.use_stream(stream):
+        constants = variables.global_("constants", "cuda:0")
+    assert (constants.stream, constants.read_only) == (stream, True)
+    variables.scale[1, 1](2.0, constants, None, 0)
+    assert sim.launch().stream == stream
+    with pytest.raises(ons.ArgumentError, match="read-only"):
+        variables.scale[1, 1](2.0, constants, constants, 0)
+    assert variables.global_("table", "cuda:1").data_ptr != table.data_ptr
+    assert variables.global_("table", "cuda:0").stream in (0, None)
+
+
+def test_constants_are_set(sim: Sim, variables: ons.Module) -> None:
+    stream = sim.stream()
+    data = (ctypes.c_float * 4)(1, 2, 3, 4)
+    variables.set_global("constants", data, "cuda:0", stream)
+    assert calls(sim, "cuMemcpyHtoDAsync_v2")[-1].stream == stream
+    found = variables.global_("constants", "cuda:0", stream)
+    assert list((ctypes.c_float * 4).from_address(found.data_ptr)) == [1, 2, 3, 4]
+
+
+def test_constants_are_not_set_in_a_capture(sim: Sim, variables: ons.Module) -> None:
+    stream = sim.stream()
+    sim.begin(stream)
+    with pytest.raises(ons.OrderError, match=r"is being captured: set .* before the capture"):
+        variables.set_global("constants", bytes(16), "cuda:0", stream)
+    assert sim.calls("cuMemcpyHtoDAsync_v2") == 0
+    assert sim.alive(stream)
+    assert sim.end(stream) == 0

@@ -13,7 +13,8 @@ HERE = Path(__file__).parent
 
 
 @pytest.mark.parametrize("cases", ["simgpu_cases.py", "simgpu_graph.py", "simgpu_producers.py",
-                                   "simgpu_tensors.py", "simgpu_attributes.py"])  # fmt: skip
+                                   "simgpu_tensors.py", "simgpu_tensor_export.py",
+                                   "simgpu_attributes.py", "simgpu_outputs.py"])  # fmt: skip
 def test_cuda_on_the_stand_in_driver(cases: str) -> None:
     driver = os.environ.get("ONS_TEST_SIMGPU_PATH")
     if not driver:

@@ -505,6 +505,7 @@ static void expect_calls(const char* const* names, size_t name_count) {
     const char* name = sim_record_at(i)->function;
     if (strcmp(name, "cuStreamIsCapturing") == 0 || strncmp(name, "cuCtx", 5) == 0 ||
         strncmp(name, "cuStreamGetCaptureInfo", 22) == 0 ||
+        strcmp(name, "cuStreamGetCtx") == 0 ||
         strcmp(name, "cuThreadExchangeStreamCaptureMode") == 0 ||
         strcmp(name, "cuEventCreate") == 0) {
       continue;

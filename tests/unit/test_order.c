@@ -59,6 +59,7 @@ static void release_runtime(void) {
 }
 
 static void setup(void) {
+  sim_set_device_count(2);
   void* context = sim_primary_context(0);
   sim_set_current(context);
   first = sim_stream_create(context, 1);
@@ -210,6 +211,56 @@ Test(order, streams_join_by_themselves) {
   EXPECT_ENQUEUED("record second; wait first");
   cr_expect(eq(int, ons_stream_wait(runtime, device, NULL, (void*)1, &error), 0));
   EXPECT_ENQUEUED("");
+}
+
+/* ---- devices ---------------------------------------------------------------------- */
+
+Test(order, a_stream_of_another_device_is_refused) {
+  void* far = sim_stream_create(sim_primary_context(1), 1);
+  ons_launch launch = launch_on(far, ONS_ORDER_DEFAULT);
+  EXPECT_REFUSED(launch_add(first, first, first, &launch), ONS_STATUS_ARGUMENT_VALUE,
+                 "is of cuda:1, and the arrays are on cuda:0");
+  launch.order = ONS_ORDER_TRUST;
+  cr_expect(eq(int, launch_add(first, first, first, &launch), ONS_STATUS_ARGUMENT_VALUE));
+  cr_expect(strstr(error.message, "is of cuda:1") != NULL, "%s", error.message);
+  cr_expect(eq(ptr, sim_get_current(), sim_primary_context(0)));
+}
+
+static ons_arg managed(int index, int32_t device, void* stream) {
+  tensors[index].device = (DLDevice){kDLCUDAManaged, device};
+  return known(index, stream);
+}
+
+static ons_status launch_managed(int32_t device, void* stream, void* others,
+                                 const ons_launch* launch) {
+  ons_arg args[ADD_ARGS] = {managed(0, device, stream),
+                            known(1, others),
+                            known(2, others),
+                            {.kind = ONS_ARG_INT, .value.i = 8}};
+  error = (ons_error)ONS_ERROR_INIT;
+  return ons_kernel_launch(add, launch, args, ADD_ARGS, &error);
+}
+
+Test(order, managed_memory_does_not_choose_the_stream) {
+  void* far = sim_stream_create(sim_primary_context(1), 1);
+  cr_expect(eq(int, launch_managed(1, far, first, &plain), 0), "%s", error.message);
+  const sim_record* record = sim_last("cuLaunchKernelEx");
+  cr_assert(record != NULL);
+  cr_expect(eq(ptr, record->stream, first));
+  cr_expect(eq(sz, sim_call_count("cuStreamWaitEvent"), 2), "the far stream is joined");
+}
+
+Test(order, managed_memory_on_another_devices_default_stream_is_refused) {
+  for (uintptr_t handle = 0; handle <= 2; ++handle) {
+    EXPECT_REFUSED(launch_managed(1, (void*)handle, NULL, &plain), ONS_STATUS_ORDER,
+                   "argument 1 ('x') is managed memory on default stream");
+    EXPECT_REFUSED(launch_managed(1, (void*)handle, first, &plain), ONS_STATUS_ORDER,
+                   "of cuda:1, and the launch is on cuda:0");
+  }
+  ons_launch launch = launch_on(NULL, ONS_ORDER_TRUST);
+  cr_expect(eq(int, launch_managed(1, NULL, NULL, &launch), 0), "%s", error.message);
+  EXPECT_ENQUEUED("launch legacy");
+  cr_expect(eq(int, launch_managed(0, NULL, NULL, &plain), 0), "%s", error.message);
 }
 
 /* ---- policies --------------------------------------------------------------------- */
@@ -366,6 +417,16 @@ Test(order, a_join_that_fails_after_says_that_the_kernel_was_launched) {
   cr_expect(strstr(error.message, "was launched") != NULL, "%s", error.message);
   cr_expect(eq(u32, error.launched, 1));
   cr_expect(eq(sz, sim_call_count("cuLaunchKernelEx"), 1));
+}
+
+Test(order, the_other_joins_are_made_although_one_fails) {
+  sim_inject("cuStreamWaitEvent", 3, 999);
+  cr_expect(eq(int, launch_add(first, second, third, &plain), ONS_STATUS_DEVICE));
+  cr_expect(eq(u32, error.launched, 1));
+  cr_expect(eq(sz, sim_call_count("cuStreamWaitEvent"), 4));
+  const sim_record* last = sim_last("cuStreamWaitEvent");
+  cr_expect(eq(ptr, last->stream, third));
+  cr_expect(eq(int, last->result, 0));
 }
 
 static void count_release(void* object) { ++*(int*)object; }

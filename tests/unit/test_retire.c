@@ -165,6 +165,16 @@ Test(retire, polling_is_bounded) {
   cr_assert(ons__retire_destroy(&list));
 }
 
+/* However much is held, as soon as the device is past it a launch lets it all go. */
+Test(retire, much_is_looked_at_in_one_go) {
+  enum { MANY = 600 };
+  for (int i = 0; i < MANY; ++i) retire_two()->passed = true;
+  released = 0;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, released, 2 * MANY));
+  cr_assert(ons__retire_destroy(&list));
+}
+
 /* What waits for a slow stream does not hide what is done. */
 Test(retire, polling_goes_on_behind_what_waits) {
   fake_event* slow[] = {retire_two(), retire_two(), retire_two()};

@@ -13,8 +13,8 @@ static size_t make_attributes(const ons_launch_attributes* given,
         .value.clusterDim = {given->cluster[0], given->cluster[1], given->cluster[2]}};
   }
   if (given->flags & ONS_ATTRIBUTES_COOPERATIVE) {
-    out_attributes[count++] = (CUlaunchAttribute){
-        .id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    out_attributes[count++] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
+                                                  .value.cooperative = 1};
   }
   if (given->flags & ONS_ATTRIBUTES_PROGRAMMATIC) {
     out_attributes[count++] =
@@ -58,7 +58,7 @@ static CUresult enqueue(const ons__cuda_driver* driver, const ons__function* fun
   bool is_foreign =
       result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE;
   if (!is_foreign || !function->portable_handle ||
-      ons__cuda_stream_is_special(config->hStream)) {
+      ons__stream_is_special(config->hStream)) {
     return result;
   }
   return driver->cuLaunchKernelEx(config, function->portable_handle, (void**)parameters,
@@ -161,8 +161,8 @@ ons_status ons__cuda_block_size(ons__device* base, const ons__function* function
   ons__cuda_scope scope;
   CUresult result = ons__cuda_relaxed_enter(device, &scope);
   if (!result) {
-    result = driver->cuOccupancyMaxPotentialBlockSize(
-        &grid, &block, function->handle, NULL, shared_bytes, (int)limit);
+    result = driver->cuOccupancyMaxPotentialBlockSize(&grid, &block, function->handle,
+                                                      NULL, shared_bytes, (int)limit);
     ons__cuda_relaxed_leave(device, &scope);
   }
   if (result) {

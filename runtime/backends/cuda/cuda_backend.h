@@ -53,18 +53,13 @@ CUresult ons__cuda_relaxed_enter(const ons__cuda_device* device,
 void ons__cuda_relaxed_leave(const ons__cuda_device* device,
                              const ons__cuda_scope* scope);
 
-/* Handles 0, 1 and 2 name no stream but one of the current context's. */
-static inline bool ons__cuda_stream_is_special(const void* stream) {
-  return (uintptr_t)stream <= 2;
-}
-
 /* For calls on a stream: makes the primary context current where the handle is special.
  */
 static inline CUresult ons__cuda_stream_enter(const ons__cuda_device* device,
                                               const void* stream,
                                               ons__cuda_scope* out_scope) {
   out_scope->switched = false;
-  if (!ons__cuda_stream_is_special(stream) || !ONS__DOES(SPECIAL_CONTEXT)) {
+  if (!ons__stream_is_special(stream) || !ONS__DOES(SPECIAL_CONTEXT)) {
     return CUDA_SUCCESS;
   }
   return ons__cuda_context_enter(device, out_scope);
@@ -114,6 +109,7 @@ ONS__HOT ons_status ons__cuda_capture_state(ons__device* device, void* stream,
                                             ons_error* error);
 ons_status ons__cuda_capture_info(ons__device* device, void* stream,
                                   ons__capture_info* out_info, ons_error* error);
+ons_status ons__cuda_stream_check(ons__device* device, void* stream, ons_error* error);
 ons_status ons__cuda_event_create(ons__device* device, void** out_event,
                                   ons_error* error);
 void ons__cuda_event_destroy(ons__device* device, void* event);
@@ -143,6 +139,15 @@ ons_status ons__cuda_graph_update(ons__device* device, const ons__function* func
                                   void* const* parameters, ons_error* error);
 const char* ons__cuda_tensor_map(ons__device* device, const ons_tensor_map* map,
                                  const DLTensor* tensor, unsigned char* out_bytes);
+ons_status ons__cuda_memory_allocate(ons__device* device, size_t size_bytes, void* stream,
+                                     void** out_pointer, ons_error* error);
+bool ons__cuda_memory_free_in_order(ons__device* device, void* pointer, void* stream);
+void ons__cuda_memory_free(ons__device* device, void* pointer);
+ons_status ons__cuda_memory_zero(ons__device* device, void* pointer, size_t size_bytes,
+                                 void* stream, ons_error* error);
 bool ons__cuda_host_pointer_usable(ons__device* device, const void* pointer);
+ons_status ons__cuda_copy_from_host(ons__device* device, void* stream, void* target,
+                                    const void* source, size_t size_bytes,
+                                    ons_error* error);
 
 #endif /* ONS_RUNTIME_BACKENDS_CUDA_CUDA_BACKEND_H_ */

@@ -57,7 +57,10 @@ static ONS__COLD ons_status launch_slow(const ons__cuda_device* device,
                                         void* const* parameters, CUresult result,
                                         ons_error* error) {
   if (is_foreign_context(result) && function->portable_handle &&
-      !ons__cuda_stream_is_special(stream)) {
+      !ons__stream_is_special(stream)) {
+    /* A CUkernel would run on the stream's device, whichever that is. */
+    ons_status status = ons__cuda_stream_check((ons__device*)device, stream, error);
+    if (status) return status;
     result =
         enqueue(device->driver, function->portable_handle, launch, stream, parameters);
     if (!result) return ONS_STATUS_OK;
@@ -73,7 +76,7 @@ static ONS__NOINLINE ons_status launch_any(const ons__cuda_device* device,
                                            void* const* parameters, ons_error* error) {
   if (ons__cuda_driver_lost(device->driver)) return ons__cuda_error_lost(error);
   CUresult result =
-      ons__cuda_stream_is_special(stream) && ONS__DOES(LAUNCH_CONTEXT)
+      ons__stream_is_special(stream) && ONS__DOES(LAUNCH_CONTEXT)
           ? enqueue_special(device, function->handle, launch, stream, parameters)
           : enqueue(device->driver, function->handle, launch, stream, parameters);
   if (!result) return ONS_STATUS_OK;
@@ -88,8 +91,8 @@ ons_status ons__cuda_launch(ons__device* base, const ons__function* function,
   const ons__cuda_device* device = (const ons__cuda_device*)base;
   const ons__cuda_driver* driver = function->driver; /* spares a cache line */
   (void)parameter_count;
-  if (ONS__UNLIKELY(ons__cuda_stream_is_special(stream) ||
-                    ons__cuda_driver_lost(driver) || !driver->cuLaunchKernelEx)) {
+  if (ONS__UNLIKELY(ons__stream_is_special(stream) || ons__cuda_driver_lost(driver) ||
+                    !driver->cuLaunchKernelEx)) {
     return launch_any(device, function, launch, stream, parameters, error);
   }
   CUresult result = enqueue_ex(driver, function->handle, launch, stream, parameters);

@@ -60,16 +60,46 @@ ons_status ons__cuda_capture_info(ons__device* base, void* stream,
   ons__cuda_scope scope;
   CUresult result = ons__cuda_stream_enter(device, stream, &scope);
   if (!result) {
-    result = driver->cuStreamGetCaptureInfo_v3
-                 ? driver->cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph, NULL,
-                                                     NULL, NULL)
-                 : driver->cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, NULL,
-                                                     NULL);
+    result =
+        driver->cuStreamGetCaptureInfo_v3
+            ? driver->cuStreamGetCaptureInfo_v3(stream, &status, &id, &graph, NULL, NULL,
+                                                NULL)
+            : driver->cuStreamGetCaptureInfo_v2(stream, &status, &id, &graph, NULL, NULL);
     ons__cuda_context_leave(device, &scope);
   }
   *out_info = (ons__capture_info){.id = id, .graph = graph};
   return capture_result(driver, "cuStreamGetCaptureInfo", result, status,
                         &out_info->state, error);
+}
+
+/* A context's device is told of the current context only. */
+static CUresult device_of_context(const ons__cuda_device* device, CUcontext context,
+                                  CUdevice* out_device) {
+  const ons__cuda_driver* driver = device->driver;
+  CUcontext before = NULL;
+  CUresult result = driver->cuCtxGetCurrent(&before);
+  if (!result) result = driver->cuCtxSetCurrent(context);
+  if (result) return result;
+  result = driver->cuCtxGetDevice(out_device);
+  driver->cuCtxSetCurrent(before);
+  return result;
+}
+
+/* What the driver cannot say of a stream is left to the call that uses it. */
+ons_status ons__cuda_stream_check(ons__device* base, void* stream, ons_error* error) {
+  const ons__cuda_device* device = (const ons__cuda_device*)base;
+  CUcontext context = NULL;
+  CUdevice other = 0;
+  if (ons__stream_is_special(stream) || ons__cuda_driver_lost(device->driver) ||
+      device->driver->cuStreamGetCtx(stream, &context) || context == device->primary ||
+      device_of_context(device, context, &other) ||
+      other == device->handle) {
+    return ONS_STATUS_OK;
+  }
+  return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
+                        "stream %p is of cuda:%d, and the arrays are on cuda:%d: pass a "
+                        "stream of their device",
+                        stream, (int)other, (int)base->device.device_id);
 }
 
 /* ---- events ----------------------------------------------------------------------- */
@@ -122,7 +152,7 @@ static CUresult move_event(const ons__cuda_device* device, cuda_event* event,
   CUevent moved = NULL;
   ons__cuda_scope scope;
   CUresult result = CUDA_SUCCESS;
-  if (!ons__cuda_stream_is_special(stream)) {
+  if (!ons__stream_is_special(stream)) {
     result = driver->cuStreamGetCtx(stream, &context);
   }
   if (!result) result = ons__cuda_relaxed_enter(device, &scope);
