@@ -12,6 +12,7 @@ import ctypes
 import glob
 import os
 import pathlib
+import statistics
 import sys
 import tempfile
 from collections.abc import Callable
@@ -40,6 +41,7 @@ DRIVER_EX3 = "cuLaunchKernelEx, C loop, three pointers"
 HOISTED = "onstream f(2.0, x, y, n), f = k[g, b]"
 OUT = "onstream f(2.0, x, y, out, n), f = k[g, b]"
 LIKE = "onstream f(2.0, x, y, like(x), n), f = k[g, b]"
+GENERIC = "onstream f(2.0, x, y, n), f = generic[g, b]"
 JOINED = "onstream f(2.0, x, y, n), f = k[g, b, 0, another stream]: joined"
 C_API = "onstream C API, three tensors, C loop"
 
@@ -66,6 +68,17 @@ def base_rows(native: measure.Native, x: Any, y: Any) -> list[Row]:
     return [*rows, python_row(EXTENSION, "f(2.0, x, y, n)", f=f, x=x, y=y, n=COUNT)]
 
 
+def generic_row(source: str, kernel: str, names: dict[str, Any]) -> Row:
+    """The same kernel as a template, whose instance each call finds."""
+    import onstream as ons
+
+    text = source[source.index(f"__global__ void {kernel}(") :].split("__global__")[1]
+    text = text[: text.rindex("}") + 1].replace("float*", "T*")
+    template = "template <typename T> __global__" + text
+    f = ons.Module(template).generic(f"{kernel}<T>")[names["g"], BLOCK]
+    return python_row(GENERIC, "f(2.0, x, y, n)", **{**names, "f": f})
+
+
 def onstream_rows(
     source: str, two: str, three: str, grid: int, tensors: dict[str, Any]
 ) -> list[Row]:
@@ -79,6 +92,7 @@ def onstream_rows(
     hoisted3 = {**names, "f": k3[grid, BLOCK], "like": ons.like}
     return [
         python_row(HOISTED, "f(2.0, x, y, n)", **hoisted),
+        generic_row(source, two, names),
         python_row("onstream k[g, b](2.0, x, y, n)", "k[g, b](2.0, x, y, n)", **names),
         python_row(
             "onstream k.launch((2.0, x, y, n), grid=g, block=b)",
@@ -410,16 +424,28 @@ def gpu_section(
     return section
 
 
+def output_limit(section: Section) -> Limit:
+    """An output against what a user would write without: torch's empty_like, and a launch."""
+    rows = [row for row in map(section.row, (LIKE, OUT, EMPTY_LIKE)) if row is not None]
+    rounds = zip(*[row.samples for row in rows], strict=True) if len(rows) == 3 else []
+    ratios = [like / (out + empty) for like, out, empty in rounds]
+    ratio = statistics.median(ratios) if ratios else None
+    return Limit("Python, like(x), over empty_like and a launch", ratio, 1.15, "x")
+
+
 def gpu_limits(side: Section) -> list[Limit]:
     ratio, _ = side.over(HOISTED, DRIVER)
     _, over_ex = side.over(HOISTED, DRIVER_EX)
     _, c_over_ex = side.over(C_API, DRIVER_EX3)
     _, join = side.over(JOINED, HOISTED)
+    _, generic = side.over(GENERIC, HOISTED)
     return [
         Limit("Python, side stream, over the cuLaunchKernel loop", ratio, 1.08, "x"),
         Limit("Python, side stream, above the cuLaunchKernelEx loop", over_ex, 350, "ns"),
         Limit("C API, side stream, above the cuLaunchKernelEx loop", c_over_ex, 100, "ns"),
         Limit("Python, a second stream joined, above one stream", join, 1200, "ns"),
+        Limit("Python, a generic kernel, above a plain one", generic, 20, "ns"),
+        output_limit(side),
     ]
 
 
@@ -450,7 +476,11 @@ def main() -> int:
         else:
             sections = [cpu_section(native, options.lib, *counts)]
             _, over = sections[0].over(HOISTED, EXTENSION)
-            limits = [Limit("Python, above an empty C extension call", over, 300, "ns")]
+            _, generic = sections[0].over(GENERIC, HOISTED)
+            limits = [
+                Limit("Python, above an empty C extension call", over, 300, "ns"),
+                Limit("Python, a generic kernel, above a plain one", generic, 20, "ns"),
+            ]
 
     print(
         f"Host time of a call, {options.batches} batches of {options.calls}, on "

@@ -13,10 +13,10 @@
 /* One kernel to be found in the source, by C++ name expression. */
 typedef struct ons__kernel_name {
   const char* name;
-  bool required; /* false: found by a scan; dropped when it spoils the compile (an
-                    overload, a template, a name in a branch that is compiled out). true:
-                    asked for by the user; ONS_STATUS_NOT_FOUND when the compiler does not
-                    know it */
+  bool required;    /* false: found by a scan; dropped when it spoils the compile (an
+                       overload, a template, a name in a branch that is compiled out). true:
+                       asked for by the user; ONS_STATUS_NOT_FOUND when the compiler does not
+                       know it */
   bool is_variable; /* in device memory, instead of a kernel */
 } ons__kernel_name;
 
@@ -45,8 +45,8 @@ typedef struct ons__image_kernel {
   char* name;      /* as requested */
   char* lowered;   /* symbol of the kernel (of its runner, in a shared object) */
   char* signature; /* for ons__signature_parse: the whole symbol of ons_sig<type>, uncut,
-                      or typeid's bare "FvfPKfPflE"; of a variable that of a function which
-                      takes its address */
+                      or typeid's bare "FvfPKfPflE"; of a variable that of a function
+                      which takes its address */
 } ons__image_kernel;
 
 /* Compiled code. Owned by whoever compiled or loaded it; immutable after that. */

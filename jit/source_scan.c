@@ -411,8 +411,8 @@ static void add_deduction(scanner* s, parameters* all, const ons__token* token,
         !ons__token_equals(token, name->begin, (size_t)(name->end - name->begin))) {
       continue;
     }
-    if (!grow(s, (void**)&all->deductions, sizeof(*all->deductions),
-              all->deduction_count, &all->deduction_capacity)) {
+    if (!grow(s, (void**)&all->deductions, sizeof(*all->deductions), all->deduction_count,
+              &all->deduction_capacity)) {
       return;
     }
     all->deductions[all->deduction_count++] =
@@ -456,8 +456,8 @@ static void deduce(scanner* s, const parameter* one, parameters* all) {
     bool is_name = one->type[i].begin == one->name.begin;
     if (!is_name) type[count++] = one->type[i];
   }
-  bool has_scope = count > 2 && ons__token_is(&type[0], "ons") &&
-                   type[1].kind == ONS__TOKEN_SCOPE;
+  bool has_scope =
+      count > 2 && ons__token_is(&type[0], "ons") && type[1].kind == ONS__TOKEN_SCOPE;
   const ons__token* at = has_scope ? &type[2] : type;
   size_t left = has_scope ? count - 2 : count;
   bool is_pointer = left == 2 && ons__token_punctuation(&at[1]) == '*';
@@ -585,9 +585,8 @@ static void read_declaration(scanner* s, declaration* d) {
 
 static void copy_template(scanner* s, ons__scanned_kernel* kernel) {
   if (s->template_parameter_count == 0) return;
-  kernel->template_parameters =
-      ons__alloc_array(s->allocator, s->template_parameter_count,
-                       sizeof(*kernel->template_parameters));
+  kernel->template_parameters = ons__alloc_array(
+      s->allocator, s->template_parameter_count, sizeof(*kernel->template_parameters));
   s->no_memory = s->no_memory || !kernel->template_parameters;
   for (size_t i = 0; !s->no_memory && i < s->template_parameter_count; ++i) {
     const template_parameter* from = &s->template_parameters[i];

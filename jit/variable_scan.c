@@ -11,8 +11,8 @@ enum { kMaxDepth = 64, kMaxNameBytes = 1024, kMaxVariables = 4096 };
 
 typedef struct scanner {
   ons__lexer lexer;
-  ons__token token; /* the current one */
-  ons__string path; /* "ns::inner::" of the namespaces around */
+  ons__token token;                /* the current one */
+  ons__string path;                /* "ns::inner::" of the namespaces around */
   size_t outer_lengths[kMaxDepth]; /* of `path`, for each open namespace */
   size_t depth;                    /* of namespaces */
   size_t inside;                   /* braces of functions, classes, ... */
@@ -89,8 +89,7 @@ static bool grow(scanner* s) {
   ons__variable_scan* scan = s->scan;
   if (scan->count < s->capacity) return true;
   size_t larger = s->capacity ? s->capacity * 2 : 8;
-  ons__scanned_variable* copy =
-      ons__alloc_array(scan->allocator, larger, sizeof(*copy));
+  ons__scanned_variable* copy = ons__alloc_array(scan->allocator, larger, sizeof(*copy));
   if (!copy) return false;
   if (scan->count) memcpy(copy, scan->variables, scan->count * sizeof(*copy));
   ons__free(scan->allocator, scan->variables);

@@ -177,10 +177,11 @@ typedef struct ons__backend_ops {
 
   /* Blocks until the device is past what the eager stream holds. During housekeeping. */
   ons_status (*stream_wait)(ons__device* device, void* stream, ons_error* error);
-  /* Enqueues a copy into host memory; may block. */
-  ons_status (*copy_to_host)(ons__device* device, void* stream, void* target,
-                             const void* source, size_t size_bytes, ons_error* error);
-  /* Enqueues a copy out of pageable host memory, which may be reused on return; may block.
+  /* Enqueues a copy between the device and itself or the host; may block. */
+  ons_status (*memory_copy)(ons__device* device, void* target, const void* source,
+                            size_t size_bytes, void* stream, ons_error* error);
+  /* Enqueues a copy out of pageable host memory, which may be reused on return; may
+   * block.
    */
   ons_status (*copy_from_host)(ons__device* device, void* stream, void* target,
                                const void* source, size_t size_bytes, ons_error* error);
@@ -204,9 +205,11 @@ typedef struct ons__backend_ops {
                              const ons_launch* launch, void* exec, void* node,
                              void* const* parameters, ons_error* error);
 
-  /* Encodes ONS_TENSOR_MAP_BYTES of what has been checked. NULL, or why it cannot be. */
+  /* Encodes ONS_TENSOR_MAP_BYTES of what has been checked; `strides` are the tensor's,
+     also where it has none. NULL, or why it cannot be. */
   const char* (*tensor_map)(ons__device* device, const ons_tensor_map* map,
-                            const DLTensor* tensor, unsigned char* out_bytes);
+                            const DLTensor* tensor, const int64_t* strides,
+                            unsigned char* out_bytes);
   /* Memory in the order of a stream that is not part of a capture. Where the free fails,
      and for whoever knows that the device is past every use, there is the third. */
   ons_status (*memory_allocate)(ons__device* device, size_t size_bytes, void* stream,

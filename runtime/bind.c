@@ -243,7 +243,7 @@ static bool encode_small_float(const small_float* format, double value,
   int exponent = 0;
   (void)frexp(value, &exponent); /* of a mantissa below 1 */
   exponent = value != 0 && exponent - 1 > format->exponent_min ? exponent - 1
-                                                             : format->exponent_min;
+                                                               : format->exponent_min;
   /* The implicit bit of a normal number adds one to the exponent's field. */
   uint32_t magnitude =
       round_to_even(ldexp(fabs(value), format->mantissa_bits - exponent)) +
@@ -596,8 +596,7 @@ static bool span_of(const ons_arg* arg, span* out_span) {
   *out_span = (span){.begin = first, .end = first + item_bytes, .first = first};
   for (int32_t i = 0; i < tensor->ndim; ++i) {
     int64_t stride = ons__tensor_stride(tensor, i);
-    uint64_t reach =
-        (uint64_t)(tensor->shape[i] - 1) * (uint64_t)stride * item_bytes;
+    uint64_t reach = (uint64_t)(tensor->shape[i] - 1) * (uint64_t)stride * item_bytes;
     if (stride < 0) {
       out_span->begin += reach;
     } else {

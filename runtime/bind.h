@@ -51,8 +51,8 @@ enum { ONS__NOT_COMMON = 0xff };
 
 /* One parameter. Half a cache line: a launch reads them all. */
 typedef struct ons__step {
-  uint8_t kind;       /* ons__step_kind */
-  uint8_t is_const;   /* pointers and views */
+  uint8_t kind;     /* ons__step_kind */
+  uint8_t is_const; /* pointers and views */
   union {
     uint8_t ndim;      /* views */
     uint8_t lane_kind; /* vectors */
@@ -182,8 +182,9 @@ ONS__HOT ons__refusal ons__bind(const ons__plan* plan, const ons_arg* args,
                                 struct ons__device* device, DLDevice where,
                                 const void* stream, ons__block* block);
 
-/* For plans that check it: the first two arguments that share memory although one of them is declared __restrict__ and one
- * is written. Of strided tensors only what is certain is found. */
+/* For plans that check it: the first two arguments that share memory although one of them
+ * is declared __restrict__ and one is written. Of strided tensors only what is certain is
+ * found. */
 bool ons__bind_find_overlap(const ons__plan* plan, const ons_arg* args, size_t* out_first,
                             size_t* out_second);
 

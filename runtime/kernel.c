@@ -159,9 +159,8 @@ static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* ent
   }
   status = reconcile_sizes(kernel, bound->signature, sizes, error);
   if (!status) {
-    status =
-        ons__plan_create(allocator, kernel->name, bound->signature,
-                         find_restrict(kernel, count), &bound->plan, error);
+    status = ons__plan_create(allocator, kernel->name, bound->signature,
+                              find_restrict(kernel, count), &bound->plan, error);
   }
   if (status) return status;
   narrow_limits(bound);
@@ -230,6 +229,8 @@ static unsigned int find_guide(const ons__signature* signature) {
   for (size_t i = 0; i < signature->count; ++i) {
     ons_parameter_kind kind = signature->parameters[i].kind;
     if (kind == ONS_PARAMETER_POINTER || kind == ONS_PARAMETER_VIEW) return (unsigned)i;
+    /* Their tensors come first. */
+    if (kind == ONS_PARAMETER_POINTERS || kind == ONS_PARAMETER_TENSOR_MAP) break;
   }
   return ONS__PARAMETERS_MAX;
 }

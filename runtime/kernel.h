@@ -22,9 +22,9 @@ typedef struct ons__bound {
   ons__capture_state_fn* capture_state; /* NULL on devices without streams */
   const ons__backend_ops* ops;
   ons__signature* signature;
-  char* text;              /* the signature for people */
-  const ons__image* image; /* of the program that the module keeps */
-  ons__loaded* loaded;     /* retained */
+  char* text;                      /* the signature for people */
+  const ons__image* image;         /* of the program that the module keeps */
+  ons__loaded* loaded;             /* retained */
   atomic_uint_fast64_t block_size; /* chosen last: shared bytes << 32 | threads */
 } ons__bound;
 

@@ -299,8 +299,7 @@ int ons_module_template_deduction(const ons_module* module, const char* name,
 const char* ons_module_parameter_name(const ons_module* module, const char* name,
                                       size_t index) {
   const ons__scanned_kernel* scanned = module && name ? find_scanned(module, name) : NULL;
-  bool is_known =
-      scanned && !scanned->is_overloaded && index < scanned->parameter_count;
+  bool is_known = scanned && !scanned->is_overloaded && index < scanned->parameter_count;
   return is_known ? scanned->parameter_names[index] : NULL;
 }
 

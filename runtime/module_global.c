@@ -24,7 +24,7 @@ typedef struct holder {
   int64_t strides[kMaxRank];
 } holder;
 
-static void delete(DLManagedTensorVersioned* managed) {
+static void delete (DLManagedTensorVersioned* managed) {
   holder* self = managed->manager_ctx;
   const ons_allocator* allocator = self->allocator;
   ons__loaded_release(self->loaded, allocator);
@@ -144,8 +144,7 @@ static ons_status make_holder(const ons_allocator* allocator, ons__device* devic
   if (!self) return ons__error_no_memory(error);
   DLTensor* tensor = &self->managed.dl_tensor;
   self->allocator = allocator;
-  self->managed.version =
-      (DLPackVersion){DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
+  self->managed.version = (DLPackVersion){DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION};
   self->managed.manager_ctx = self;
   self->managed.deleter = delete;
   tensor->device = device->device;
@@ -153,11 +152,11 @@ static ons_status make_holder(const ons_allocator* allocator, ons__device* devic
   tensor->strides = self->strides;
   size_t size_bytes = 0;
   bool is_const = false;
-  ons_status status = device->backend->ops->variable(
-      loaded->binary, variable->lowered, &tensor->data, &size_bytes, error);
+  ons_status status = device->backend->ops->variable(loaded->binary, variable->lowered,
+                                                     &tensor->data, &size_bytes, error);
   if (!status) {
-    status = read_type(allocator, variable->signature, size_bytes, tensor, &is_const,
-                       error);
+    status =
+        read_type(allocator, variable->signature, size_bytes, tensor, &is_const, error);
   }
   if (status) {
     ons__free(allocator, self);

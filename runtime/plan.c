@@ -188,7 +188,8 @@ ons_status ons__plan_create(const ons_allocator* allocator, const char* kernel_n
   assert(offset <= ONS__BLOCK_BYTES_MAX);
   plan->block_bytes = (size_t)offset;
   plan->is_restrict = is_restrict;
-  bool is_common = !is_restrict && plan->count <= ONS__COMMON_COUNT && offset <= ONS__COMMON_BYTES;
+  bool is_common =
+      !is_restrict && plan->count <= ONS__COMMON_COUNT && offset <= ONS__COMMON_BYTES;
   plan->common_count = is_common ? plan->count : SIZE_MAX;
   *out_plan = plan;
   return ONS_STATUS_OK;

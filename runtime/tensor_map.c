@@ -82,5 +82,7 @@ const char* ons__tensor_map_encode(const ons_tensor_map* map, const DLTensor* te
   if (!problem) problem = check_inner(map, item_bytes);
   if (!problem) problem = check_tensor(tensor, item_bytes);
   if (problem) return problem;
-  return device->backend->ops->tensor_map(device, map, tensor, out_bytes);
+  int64_t strides[ONS_TENSOR_MAP_RANK_MAX];
+  for (int32_t i = 0; i < tensor->ndim; ++i) strides[i] = ons__tensor_stride(tensor, i);
+  return device->backend->ops->tensor_map(device, map, tensor, strides, out_bytes);
 }

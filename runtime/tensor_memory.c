@@ -105,14 +105,14 @@ static void fill(own_memory* memory, const ons_allocation* allocation) {
     strides[i] = stride;
     stride *= allocation->shape[i] > 0 ? allocation->shape[i] : 1;
   }
-  memory->managed = (DLManagedTensorVersioned){
-      .version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
-      .deleter = delete_memory,
-      .dl_tensor = {.device = allocation->device,
-                    .ndim = allocation->ndim,
-                    .dtype = allocation->dtype,
-                    .shape = memory->extents,
-                    .strides = strides}};
+  memory->managed =
+      (DLManagedTensorVersioned){.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
+                                 .deleter = delete_memory,
+                                 .dl_tensor = {.device = allocation->device,
+                                               .ndim = allocation->ndim,
+                                               .dtype = allocation->dtype,
+                                               .shape = memory->extents,
+                                               .strides = strides}};
 }
 
 /* ---- allocation ------------------------------------------------------------------- */
@@ -149,7 +149,8 @@ static ons_status make(ons_runtime* runtime, const ons_allocation* allocation,
   ons_status status = check(allocation, &size_bytes, error);
   if (status) return status;
   bool on_host = allocation->device.device_type == kDLCPU;
-  size_t header_bytes = sizeof(own_memory) + 2 * (size_t)allocation->ndim * sizeof(int64_t);
+  size_t header_bytes =
+      sizeof(own_memory) + 2 * (size_t)allocation->ndim * sizeof(int64_t);
   size_t block_bytes = header_bytes;
   if (on_host &&
       __builtin_add_overflow(size_bytes, header_bytes + ALIGNMENT_BYTES, &block_bytes)) {
@@ -163,6 +164,7 @@ static ons_status make(ons_runtime* runtime, const ons_allocation* allocation,
   if (!memory) return ons__error_no_memory(error);
   fill(memory, allocation);
   memory->allocator = allocator;
+  memory->device = entry ? entry->device : NULL;
   *out_memory = memory;
   void** data = &memory->managed.dl_tensor.data;
   if (size_bytes == 0) return ONS_STATUS_OK;
@@ -171,7 +173,6 @@ static ons_status make(ons_runtime* runtime, const ons_allocation* allocation,
     *data = (char*)memory + header_bytes + (-end & (ALIGNMENT_BYTES - 1));
     return ONS_STATUS_OK;
   }
-  memory->device = entry->device;
   return allocate_on_device(entry, size_bytes, allocation->stream, data, error);
 }
 

@@ -3,7 +3,8 @@
  * A launch checks every argument against the signature that the compiler reported,
  * chooses the device and the stream from the arguments, and enqueues. It never
  * synchronises the host, never copies a tensor and allocates no device memory. Anything
- * that is refused is refused before any stream is touched. */
+ * that is refused is refused before any stream is touched, but for what can only be
+ * known once the caller's own events have been waited for (ons_launch_events). */
 #ifndef ONSTREAM_LAUNCH_H_
 #define ONSTREAM_LAUNCH_H_
 

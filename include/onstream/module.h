@@ -84,9 +84,9 @@ ONS_API const char* ons_module_kernel_name(const ons_module* module, size_t inde
 typedef struct ons_tensor ons_tensor; /* of <onstream/tensor.h> */
 
 /* A __device__ or __constant__ variable of the source ("table", "ns::table") as a tensor
- * on `stream`, its home stream (a native handle; on the CPU it is not looked at). Compiles
- * and loads where needed, as ons_module_prepare does. The caller owns |out_tensor|, which
- * keeps the code on the CPU loaded; on a GPU that stays anyway.
+ * on `stream`, its home stream (a native handle; on the CPU it is not looked at).
+ * Compiles and loads where needed, as ons_module_prepare does. The caller owns
+ * |out_tensor|, which keeps the code on the CPU loaded; on a GPU that stays anyway.
  *
  * The shape is that of the variable's array type; vectors like float4 have a dimension of
  * their own, pointers are uint64, and other classes are bytes in a last dimension.
@@ -101,10 +101,10 @@ ONS_API ONS_NODISCARD ons_status ons_module_global(ons_module* module, DLDevice 
                                                    ons_tensor** out_tensor,
                                                    ons_error* error);
 
-/* Fills the variable with `size_bytes` from host memory, as many as it has: the way to set
- * a __constant__ one. The copy comes after what `stream` holds; the bytes may be reused on
- * return. May block. Errors: as ons_module_global; ARGUMENT_VALUE for another size, CAPTURE
- * with nothing touched. */
+/* Fills the variable with `size_bytes` from host memory, as many as it has: the way to
+ * set a __constant__ one. The copy comes after what `stream` holds; the bytes may be
+ * reused on return. May block. Errors: as ons_module_global; ARGUMENT_VALUE for another
+ * size, CAPTURE with nothing touched. */
 ONS_API ONS_NODISCARD ons_status ons_module_set_global(ons_module* module,
                                                        DLDevice device, const char* name,
                                                        void* stream, const void* bytes,

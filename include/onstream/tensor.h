@@ -192,13 +192,14 @@ ONS_API ONS_NODISCARD ons_status ons_tensor_export_legacy(
  * at once for plain and pinned host memory, whose users say themselves when it is ready. */
 ONS_API ONS_NODISCARD ons_status ons_tensor_wait(ons_tensor* tensor, ons_error* error);
 
-/* A copy in plain host memory: dense, aligned to 64 bytes, of its own owner. For memory on
- * a device it comes after all that the home stream holds, and blocks until it is there.
- * Errors: those of ons_tensor_wait; UNSUPPORTED for elements of less than a byte that are
- * not dense; OUT_OF_MEMORY. */
-ONS_API ONS_NODISCARD ons_status ons_tensor_copy_to_host(ons_tensor* tensor,
-                                                         ons_tensor** out_copy,
-                                                         ons_error* error);
+/* A copy with memory of onstream's own, dense, in plain host memory or on the tensor's own
+ * device. What is on a device is copied in the order of the home stream, which is also the
+ * copy's; for a copy to the host this blocks until it is there. Errors: those of
+ * ons_tensor_wait and of ons_tensor_allocate; UNSUPPORTED for another device, for what is
+ * not dense and to be copied on the device, and for elements of less than a byte that are
+ * not packed. */
+ONS_API ONS_NODISCARD ons_status ons_tensor_copy(ons_tensor* tensor, DLDevice device,
+                                                 ons_tensor** out_copy, ons_error* error);
 
 /* For protocols that hand over an event (Arrow's): one of the device's platform, behind
  * all that the home stream holds now. `*out_event` is its native handle; `*out_token`

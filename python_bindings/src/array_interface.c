@@ -104,6 +104,23 @@ static bool refuse_order(onspy_call* call, size_t index) {
   return false;
 }
 
+/* In whichever thread finds the device past the launch. */
+static void release_object(void* object) {
+  if (!Py_IsInitialized()) return;
+  PyGILState_STATE gil = PyGILState_Ensure();
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  Py_DECREF((PyObject*)object);
+  PyErr_Restore(type, value, traceback);
+  PyGILState_Release(gil);
+}
+
+/* No stream's order keeps the memory until the launch has run: the object does. */
+static void hold(onspy_call* call, size_t index) {
+  call->retained[call->retained_count++] =
+      (ons_retained){Py_NewRef(call->objects[index]), release_object};
+}
+
 /* The stream that the producer says it works on, or the statement that no order is
  * needed. */
 static bool read_stream(onspy_call* call, size_t index, const onspy_producer* producer,
@@ -188,6 +205,7 @@ bool onspy_call_array_interface(onspy_call* call, size_t index, PyObject* object
                   : refuse(call, index, "is no dict; pass another array");
   Py_DECREF(interface);
   if (!read) return false;
+  if (arg->flags & ONS_ARG_ORDERED) hold(call, index);
   arg->kind = ONS_ARG_TENSOR;
   arg->value.tensor = &call->tensors[index];
   call->device_seen = true;

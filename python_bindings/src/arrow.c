@@ -116,9 +116,10 @@ static PyObject* ask(onspy_call* call, size_t index, PyObject* object,
 
 /* The launch waits for the event, as for those that the caller gives; there is at most
  * one for each argument. */
-static bool wait_for(onspy_call* call, const arrow_device_array* moved) {
+static bool wait_for(onspy_call* call, size_t index, const arrow_device_array* moved) {
   if (moved->sync_event == NULL) return true;
   if (call->events == NULL) {
+    call->event_argument = index;
     const ons_launch_events* given = call->launch->events;
     size_t given_count = given != NULL ? given->wait_count : 0;
     void** events = PyMem_New(void*, given_count + call->count);
@@ -173,7 +174,19 @@ bool onspy_call_arrow(onspy_call* call, size_t index, PyObject* object) {
   if (onspy_on_host(tensor->device)) return true;
   call->device_seen = true;
   arg->flags |= ONS_ARG_ORDERED;
-  return wait_for(call, moved);
+  return wait_for(call, index, moved);
+}
+
+bool onspy_arrow_check_capture(onspy_call* call) {
+  if (call->event_count == 0 || call->plan.capture_state == 0) return true;
+  size_t index = call->event_argument;
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_order,
+      "a %.200s with an event to wait for, which is of no capture, while stream %p is "
+      "being captured; the capture is untouched: launch outside of it, or pass an array "
+      "of a library that tells its stream",
+      Py_TYPE(call->objects[index])->tp_name, call->plan.stream);
+  return false;
 }
 
 bool onspy_arrow_device(onspy_call* call, size_t index, PyObject* object,

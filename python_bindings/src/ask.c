@@ -223,13 +223,30 @@ bool onspy_call_dlpack(onspy_call* call, size_t index, PyObject* object,
   return onspy_call_stream(call, index, object, producer, tensor->device);
 }
 
-/* A known stream is joined by the library; a trusted one by nobody. JAX knows no -1. */
+/* A known stream is joined by the library; a trusted one by nobody. */
 static bool is_borrowed(const onspy_call* call, size_t index) {
   return call->args[index].flags & ONS_ARG_STREAM_KNOWN;
 }
 
-static bool is_trusted(const onspy_call* call, const onspy_producer* producer) {
-  return call->plan.order == ONS_ORDER_TRUST && producer->library != ONSPY_LIBRARY_JAX;
+/* Is the producer told the stream, and puts its own work before? JAX always does, as it
+ * knows no -1. */
+static bool is_told_stream(const onspy_call* call, size_t index,
+                           const onspy_producer* producer) {
+  bool unordered = is_borrowed(call, index) || call->plan.order == ONS_ORDER_TRUST;
+  return producer->library == ONSPY_LIBRARY_JAX || !unordered;
+}
+
+/* A producer that is told a stream makes it wait for another, which is in no capture. */
+static bool refuse_capture(onspy_call* call, size_t index, PyObject* object) {
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_order,
+      "a %.200s, whose library would make stream %p wait for work of its own, but that "
+      "stream is being captured, which the work cannot join, and the capture is "
+      "untouched: %s before the capture begins, or pass an array of a library that tells "
+      "its stream",
+      Py_TYPE(object)->tp_name, call->plan.stream,
+      call->kernel->handle != NULL ? "pass ons.from_dlpack(x), made" : "import it");
+  return false;
 }
 
 /* Of an argument whose stream nobody knows: does __dlpack__(stream=...) give the order
@@ -277,17 +294,21 @@ bool onspy_call_check(onspy_call* call, size_t index, PyObject* object,
                          name);
     return false;
   }
-  return is_borrowed(call, index) || is_trusted(call, producer) ||
-         check_order(call, index, object, producer);
+  if (!is_told_stream(call, index, producer)) return true;
+  if (call->plan.capture_state != 0 && ONS__DOES(REFUSE_UNKNOWN)) {
+    return refuse_capture(call, index, object);
+  }
+  return is_borrowed(call, index) || check_order(call, index, object, producer);
 }
 
 bool onspy_call_ask(onspy_call* call, size_t index, PyObject* object,
                     const onspy_producer* producer) {
   ons_arg* arg = &call->args[index];
   bool borrowed = is_borrowed(call, index);
-  bool retain = !borrowed || (producer->traits & ONSPY_PRODUCER_RETAINED) != 0;
+  bool told = is_told_stream(call, index, producer);
+  bool retain = told || !borrowed || (producer->traits & ONSPY_PRODUCER_RETAINED) != 0;
   PyObject* stream;
-  if (borrowed || is_trusted(call, producer) || !ONS__DOES(ASK_WITH_STREAM)) {
+  if (!told || !ONS__DOES(ASK_WITH_STREAM)) {
     stream = PyLong_FromLong(-1);
   } else {
     /* DLPack's name for the legacy stream is 1. */

@@ -401,6 +401,7 @@ typedef struct onspy_call {
   void** events;      /* that the launch waits for, those of launch->events included;
                          NULL until an argument brings one */
   size_t event_count;
+  size_t event_argument; /* the first that brought one */
   size_t temporary_count, retained_count, output_count;
   size_t pending_count; /* arguments that need the second pass */
   ons_launch_plan plan; /* valid in the second pass */
@@ -492,6 +493,9 @@ bool onspy_call_stream(onspy_call* call, size_t index, PyObject* object,
                        const onspy_producer* producer, DLDevice device);
 /* Fills args[index] from an object of Arrow's device protocol. */
 bool onspy_call_arrow(onspy_call* call, size_t index, PyObject* object);
+/* Refuses to wait for the events that such arguments brought while the launch stream is
+ * being captured. */
+bool onspy_arrow_check_capture(onspy_call* call);
 bool onspy_arrow_device(onspy_call* call, size_t index, PyObject* object,
                         DLDevice* out_device);
 void onspy_call_release_temporary(onspy_call* call);
@@ -543,10 +547,10 @@ typedef struct onspy_import {
   void* producer_stream; /* that the array was on */
 } onspy_import;
 
-/* The library's tensor of an array, on the stream given, else ons.use_stream's, else the
- * array's own. */
+/* The library's tensor of an array, on |stream| if that has an owner, which is kept as
+ * long, else on ons.use_stream's, else on the array's own. */
 ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
-                                const onspy_producer* producer, bool stream_given,
+                                const onspy_producer* producer, PyObject* owner,
                                 void* stream, onspy_import* out_import);
 PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stream);
 /* An onstream.Tensor of the library's tensor, which it takes over (on failure too). Nobody

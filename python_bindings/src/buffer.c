@@ -160,7 +160,8 @@ bool onspy_call_buffer(onspy_call* call, size_t index, PyObject* object,
     named = held != NULL;
   }
   if (held == NULL) return refuse_elements(call, index, object);
-  bool number = (traits & ONSPY_PARAMETER_VECTOR) && numpy && named && held->view.ndim == 0;
+  bool number =
+      (traits & ONSPY_PARAMETER_VECTOR) && numpy && named && held->view.ndim == 0;
   if ((traits & ONSPY_PARAMETER_STRUCT) && !number) {
     return numpy && named ? pass_tensor(call, index, object, held, dtype)
                           : pass_bytes(call, index, object, held);

@@ -81,7 +81,8 @@ bool onspy_call_is_expanded(const onspy_call* call) {
 }
 
 PyObject* onspy_first_of(const onspy_state* state, PyObject* object) {
-  if (Py_IS_TYPE(object, state->tensor_map_type)) return onspy_tensor_map_of(object, NULL);
+  if (Py_IS_TYPE(object, state->tensor_map_type))
+    return onspy_tensor_map_of(object, NULL);
   if (!is_list(object)) return object;
   Py_ssize_t count = PySequence_Fast_GET_SIZE(object);
   for (Py_ssize_t i = 0; i < count; ++i) {
@@ -96,8 +97,8 @@ void onspy_expansion_locate(const onspy_expansion* expansion, size_t index,
   size_t i = 0;
   while (i + 1 < expansion->count && expansion->parts[i + 1].begin <= index) ++i;
   *out_argument = i;
-  *out_item = expansion->parts[i].tuple != NULL ? index - expansion->parts[i].begin
-                                                : SIZE_MAX;
+  *out_item =
+      expansion->parts[i].tuple != NULL ? index - expansion->parts[i].begin : SIZE_MAX;
 }
 
 const ons_arg* onspy_expansion_args(const onspy_call* call, size_t* out_count) {

@@ -107,7 +107,9 @@ static bool ask_pending(onspy_call* call, bool (*ask)(onspy_call*, size_t, PyObj
 /* No pending argument is of unknown order under capture: ons_launch_resolve has refused
  * that. All are checked before the first is asked, which puts its stream in order. */
 static bool finish_pending(onspy_call* call) {
-  bool checked = !ONS__DOES(LOOK_FIRST) || ask_pending(call, onspy_call_check);
+  bool checked =
+      !ONS__DOES(LOOK_FIRST) ||
+      (ask_pending(call, onspy_call_check) && onspy_arrow_check_capture(call));
   if (!checked || !ask_pending(call, onspy_call_ask)) {
     return false;
   }
@@ -254,7 +256,8 @@ static bool run(onspy_call* call) {
     return launch_prepared(call, call->launch);
   }
   ons_launch launch = *call->launch;
-  if (call->pending_count > 0 && !second_pass(call, &launch)) return false;
+  bool must_look = call->pending_count + call->event_count > 0;
+  if (must_look && !second_pass(call, &launch)) return false;
   if (!borrow_again(call)) return false;
   ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
   if (call->event_count > 0) {

@@ -168,7 +168,8 @@ static ONSPY_NOINLINE PyObject* call_allocating(onspy_launcher* self,
   }
   if (!gathered) {
     drop_outputs(&outputs, count);
-    return call_general(self, objects, count, NULL);
+    bool is_final = PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception);
+    return is_final ? NULL : call_general(self, objects, count, NULL);
   }
   ons_error error;
   error.struct_size = sizeof error;
@@ -176,8 +177,7 @@ static ONSPY_NOINLINE PyObject* call_allocating(onspy_launcher* self,
   ons_status status = launch(self, !known.device_seen, args, count, &error);
   PyObject* result = status == ONS_STATUS_OK ? take_outputs(&outputs, count) : NULL;
   drop_outputs(&outputs, count);
-  return status == ONS_STATUS_OK ? result
-                                 : give_up(self, objects, count, status, &error);
+  return status == ONS_STATUS_OK ? result : give_up(self, objects, count, status, &error);
 }
 
 /* ---- any -------------------------------------------------------------------------- */

@@ -4,7 +4,6 @@
 #define ONSPY_GATHER_H_
 
 #include "tensor_object.h"
-#include "tensor_object.h"
 
 enum { FAST_ARGUMENTS = 12 };
 

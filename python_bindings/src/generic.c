@@ -1,7 +1,7 @@
 /* onstream.GenericKernel: a template kernel whose instance the arguments choose.
  *
- * A call tries the instance that was used last: its arguments are gathered as for any
- * kernel, and then compared with what that instance is for. */
+ * A call gathers its arguments as for any kernel, and compares them with what the
+ * instance that was used last is for. */
 #include <stdio.h>
 #include <string.h>
 
@@ -49,22 +49,37 @@ static inline int64_t value_of(const onspy_rule* rule, const DLTensor* tensor) {
 
 /* ---- the call that most are ------------------------------------------------------- */
 
+/* Only the first argument that tells a parameter is looked at: the library refuses others
+ * that differ, and what does not fit 32 bits. */
 static inline bool is_for(const onspy_generic* generic, const onspy_instance* instance,
-                          const ons_arg* args) {
+                          const ons_arg* args, size_t count) {
   for (size_t i = 0; i < generic->parameter_count; ++i) {
     const onspy_template_parameter* parameter = &generic->parameters[i];
-    int64_t largest = 0; /* of index widths; all others must be the same */
-    for (size_t j = 0; j < parameter->rule_count; ++j) {
-      const onspy_rule* rule = &parameter->rules[j];
-      const ons_arg* arg = &args[rule->argument];
-      if (arg->kind != ONS_ARG_TENSOR) return false;
-      int64_t value = value_of(rule, arg->value.tensor);
-      if (rule->kind != ONSPY_RULE_INDEX && value != instance->key[i]) return false;
-      if (value > largest) largest = value;
+    if (parameter->rule_count == 0) continue;
+    const onspy_rule* rule = parameter->rules;
+    if (rule->kind == ONSPY_RULE_INDEX && instance->key[i] == 32) continue;
+    int64_t value = 0; /* of several index widths the largest */
+    for (size_t j = 0; value != instance->key[i]; ++j) {
+      bool is_over = j == (rule->kind == ONSPY_RULE_INDEX ? parameter->rule_count : 1);
+      size_t index = is_over ? count : rule[j].argument;
+      if (index >= count || args[index].kind != ONS_ARG_TENSOR) return false;
+      value = value_of(&rule[j], args[index].value.tensor);
     }
-    if (parameter->rule_count > 0 && largest != instance->key[i]) return false;
   }
   return true;
+}
+
+/* The instance for the arguments, that used last before the others; NULL: none yet. */
+static inline const onspy_instance* find_instance(onspy_generic* generic,
+                                                  const ons_arg* args, size_t count) {
+  const onspy_instance* last = &generic->instances[generic->last];
+  if (ONSPY_LIKELY(is_for(generic, last, args, count))) return last;
+  for (size_t i = 0; i < generic->instance_count; ++i) {
+    if (!is_for(generic, &generic->instances[i], args, count)) continue;
+    generic->last = i;
+    return &generic->instances[i];
+  }
+  return NULL;
 }
 
 static ONSPY_NOINLINE PyObject* call_chosen(onspy_launcher* self,
@@ -77,10 +92,21 @@ static ONSPY_NOINLINE PyObject* call_chosen(onspy_launcher* self,
   return onspy_kernel_call_generic(self->generic, &self->launch, objects, count);
 }
 
+/* What is refused may be for another instance: the arguments are looked at closely. */
+static ONSPY_COLD PyObject* try_again(onspy_launcher* self, PyObject* const* objects,
+                                      size_t count, ons_status status,
+                                      const ons_error* error) {
+  bool is_refused = status == ONS_STATUS_NOT_READY ||
+                    status == ONS_STATUS_ARGUMENT_TYPE ||
+                    status == ONS_STATUS_ARGUMENT_VALUE;
+  if (!is_refused || error->launched) return onspy_raise(self->kernel->state, error);
+  return call_chosen(self, objects, count, NULL);
+}
+
 ONSPY_HOT PyObject* onspy_generic_call(PyObject* object, PyObject* const* objects,
                                        size_t nargsf, PyObject* kwnames) {
   onspy_launcher* self = (onspy_launcher*)object;
-  const onspy_generic* generic = self->generic;
+  onspy_generic* generic = self->generic;
   size_t count = (size_t)PyVectorcall_NARGS(nargsf);
   ons_arg args[FAST_ARGUMENTS];
   DLTensor tensors[FAST_ARGUMENTS];
@@ -88,33 +114,31 @@ ONSPY_HOT PyObject* onspy_generic_call(PyObject* object, PyObject* const* object
                     onspy_innermost_stream == NULL && count <= FAST_ARGUMENTS)) {
     return call_chosen(self, objects, count, kwnames);
   }
-  const onspy_instance* instance = &generic->instances[generic->last];
-  const onspy_kernel* kernel = instance->kernel;
+  const onspy_kernel* kernel = generic->instances[generic->last].kernel;
   if (!ONSPY_LIKELY(count == kernel->slot_count)) {
     return call_chosen(self, objects, count, NULL);
   }
   __builtin_prefetch(kernel->handle);
   known_stream known = {NULL, {(DLDeviceType)0, 0}, NULL, false};
+  args[0].kind = ONS_ARG_NULL; /* where there are none */
   for (size_t i = 0; i < count; ++i) {
     if (!ONSPY_LIKELY(
             gather(objects[i], &kernel->slots[i], &known, &tensors[i], &args[i]))) {
       return call_chosen(self, objects, count, NULL);
     }
   }
-  if (!ONSPY_LIKELY(is_for(generic, instance, args))) {
-    return call_chosen(self, objects, count, NULL);
-  }
+  const onspy_instance* instance = find_instance(generic, args, count);
+  if (!ONSPY_LIKELY(instance != NULL)) return call_chosen(self, objects, count, NULL);
+  ons_kernel* handle = instance->kernel->handle;
   ons_error error; /* zeroing it would cost more than binding */
   error.struct_size = sizeof error;
   error.launched = 0;
   bool is_long = !known.device_seen && onspy_launch_is_long(&self->launch);
   ons_status status =
-      is_long
-          ? onspy_launch_without_gil(kernel->handle, &self->launch, args, count, &error)
-          : ons_kernel_launch(kernel->handle, &self->launch, args, count, &error);
-  if (status == ONS_STATUS_NOT_READY) return call_chosen(self, objects, count, NULL);
-  if (status != ONS_STATUS_OK) return onspy_raise(kernel->state, &error);
-  Py_RETURN_NONE;
+      is_long ? onspy_launch_without_gil(handle, &self->launch, args, count, &error)
+              : ons_kernel_launch(handle, &self->launch, args, count, &error);
+  if (ONSPY_LIKELY(status == ONS_STATUS_OK)) Py_RETURN_NONE;
+  return try_again(self, objects, count, status, &error);
 }
 
 /* ---- choosing --------------------------------------------------------------------- */
@@ -143,8 +167,7 @@ static bool look_at_attributes(const look* self, int64_t* out_value) {
   PyObject* name = dtype != NULL ? onspy_dtype_name(state, dtype) : NULL;
   const char* text = name != NULL ? PyUnicode_AsUTF8(name) : NULL;
   bool known = text != NULL && onspy_dtype_from_name(text, &tensor.dtype);
-  PyObject* extents =
-      known ? PyObject_GetAttr(self->object, state->str_shape) : NULL;
+  PyObject* extents = known ? PyObject_GetAttr(self->object, state->str_shape) : NULL;
   PyObject* tuple = extents != NULL ? PySequence_Tuple(extents) : NULL;
   known = tuple != NULL && PyTuple_GET_SIZE(tuple) <= 64;
   for (Py_ssize_t i = 0; known && i < PyTuple_GET_SIZE(tuple); ++i) {
@@ -269,7 +292,8 @@ static bool find_value(onspy_call* call, const onspy_template_parameter* paramet
 
 /* ---- instances -------------------------------------------------------------------- */
 
-/* Half and bfloat16 types are those of the vendors' headers, which the source includes. */
+/* Half and bfloat16 types are those of the vendors' headers, which the source includes.
+ */
 static const char* type_name(DLDataType dtype) {
   static const struct {
     DLDataType dtype;
@@ -304,7 +328,8 @@ static PyObject* spell(const onspy_rule* rule, int64_t value) {
   if (rule->kind == ONSPY_RULE_INDEX) {
     return PyUnicode_FromString(value == 32 ? "int" : "long long");
   }
-  if (rule->kind != ONSPY_RULE_DTYPE) return PyUnicode_FromFormat("%lld", (long long)value);
+  if (rule->kind != ONSPY_RULE_DTYPE)
+    return PyUnicode_FromFormat("%lld", (long long)value);
   uint32_t word = (uint32_t)value;
   DLDataType dtype;
   memcpy(&dtype, &word, sizeof dtype);
@@ -312,10 +337,11 @@ static PyObject* spell(const onspy_rule* rule, int64_t value) {
   if (name != NULL) return PyUnicode_FromString(name);
   PyObject* text = onspy_dtype_text(dtype);
   if (text != NULL) {
-    PyErr_Format(PyExc_TypeError,
-                 "no C++ type is known for the dtype %U: give the template's parameter as "
-                 "a keyword of generic()",
-                 text);
+    PyErr_Format(
+        PyExc_TypeError,
+        "no C++ type is known for the dtype %U: give the template's parameter as "
+        "a keyword of generic()",
+        text);
     Py_DECREF(text);
   }
   return NULL;
@@ -327,8 +353,9 @@ static PyObject* instance_name(const onspy_generic* generic, const int64_t* key)
     const onspy_template_parameter* parameter = &generic->parameters[i];
     PyObject* text = parameter->fixed != NULL ? Py_NewRef(parameter->fixed)
                                               : spell(&parameter->rules[0], key[i]);
-    PyObject* longer =
-        text != NULL ? PyUnicode_FromFormat("%U%s%U", name, i > 0 ? ", " : "", text) : NULL;
+    PyObject* longer = text != NULL
+                           ? PyUnicode_FromFormat("%U%s%U", name, i > 0 ? ", " : "", text)
+                           : NULL;
     Py_XDECREF(text);
     Py_SETREF(name, longer);
   }
@@ -338,7 +365,8 @@ static PyObject* instance_name(const onspy_generic* generic, const int64_t* key)
 
 static bool add_instance(onspy_generic* generic, const int64_t* key) {
   PyObject* name = instance_name(generic, key);
-  PyObject* kernel = name != NULL ? PyObject_GetItem((PyObject*)generic->module, name) : NULL;
+  PyObject* kernel =
+      name != NULL ? PyObject_GetItem((PyObject*)generic->module, name) : NULL;
   Py_XDECREF(name);
   if (kernel == NULL) return false;
   onspy_instance* instances = PyMem_Realloc(
@@ -439,8 +467,7 @@ static PyObject* generic_launch(PyObject* object, PyObject* args, PyObject* kwar
 }
 
 static PyObject* generic_get_name(PyObject* object, void* Py_UNUSED(closure)) {
-  return PyUnicode_FromString(
-      ons_kernel_name(((onspy_generic*)object)->pattern->handle));
+  return PyUnicode_FromString(ons_kernel_name(((onspy_generic*)object)->pattern->handle));
 }
 
 static PyObject* generic_get_instances(PyObject* object, void* Py_UNUSED(closure)) {
@@ -505,10 +532,9 @@ static PyGetSetDef generic_getset[] = {
     {"instances", generic_get_instances, NULL, "The kernels chosen so far.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
-PyDoc_STRVAR(
-    generic_doc,
-    "A template kernel whose instance the arguments of each call choose; see "
-    "Module.generic. Used as a Kernel: generic[grid, block](*args).");
+PyDoc_STRVAR(generic_doc,
+             "A template kernel whose instance the arguments of each call choose; see "
+             "Module.generic. Used as a Kernel: generic[grid, block](*args).");
 
 static PyType_Slot generic_slots[] = {
     {Py_tp_doc, (void*)generic_doc},

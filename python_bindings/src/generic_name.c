@@ -73,8 +73,10 @@ static bool read_tie(reader* self, onspy_template_parameter* parameter, PyObject
       what[end] == '\0' && dimension < 64) {
     return add_rule(parameter, ONSPY_RULE_SHAPE, (size_t)argument, dimension);
   }
-  return refuse(self, "%R is not tied to an argument: write x, x.dtype, x.ndim or "
-                      "x.shape[0]", value);
+  return refuse(self,
+                "%R is not tied to an argument: write x, x.dtype, x.ndim or "
+                "x.shape[0]",
+                value);
 }
 
 static bool read_value(reader* self, onspy_template_parameter* parameter,
@@ -89,8 +91,10 @@ static bool read_value(reader* self, onspy_template_parameter* parameter,
   } else if (PyFloat_Check(value) && Py_IS_FINITE(PyFloat_AS_DOUBLE(value))) {
     parameter->fixed = PyObject_Repr(value);
   } else {
-    return refuse(self, "%R is no value of a template parameter: pass an int, a bool, a "
-                        "float, C++ text or what it is tied to", value);
+    return refuse(self,
+                  "%R is no value of a template parameter: pass an int, a bool, a "
+                  "float, C++ text or what it is tied to",
+                  value);
   }
   return parameter->fixed != NULL;
 }
@@ -140,8 +144,10 @@ static bool add_parameter(reader* self, PyObject* text) {
   }
   if (!deduce(self, parameter, position)) return false;
   if (parameter->rule_count > 0) return true;
-  return refuse(self, "the kernel's parameters do not tell %R: give it, as a value or as "
-                      "what it is tied to (\"x\", \"x.ndim\", \"x.shape[0]\")", text);
+  return refuse(self,
+                "the kernel's parameters do not tell %R: give it, as a value or as "
+                "what it is tied to (\"x\", \"x.ndim\", \"x.shape[0]\")",
+                text);
 }
 
 /* All that the source declares, up to the first that has a default and is not told. */
@@ -211,8 +217,10 @@ bool onspy_generic_parse(onspy_generic* generic, PyObject* name, PyObject* kwarg
   bool added = open != NULL ? add_written(&self, open + 1, close) : add_declared(&self);
   if (!added) return false;
   if (generic->parameter_count == 0) {
-    return refuse(&self, "it is no template, or none that was found in the source, or "
-                         "overloaded: %R", name);
+    return refuse(&self,
+                  "it is no template, or none that was found in the source, or "
+                  "overloaded: %R",
+                  name);
   }
   if (kwargs != NULL && self.kwargs_used != PyDict_GET_SIZE(kwargs)) {
     return refuse(&self, "a keyword is none of its template parameters: %R", kwargs);

@@ -166,16 +166,9 @@ bool onspy_extents_parse(const onspy_kernel* kernel, PyObject* object, const cha
 
 /* "auto" leaves the block to the library, which then counts the grid in threads. */
 static bool parse_block(const onspy_kernel* kernel, PyObject* block, ons_launch* launch) {
-  if (!PyUnicode_Check(block)) {
-    return onspy_extents_parse(kernel, block, "block", launch->block);
-  }
-  if (PyUnicode_CompareWithASCIIString(block, "auto") != 0) {
-    PyErr_Format(PyExc_ValueError,
-                 "kernel '%s': block must be an int, a tuple of up to 3 ints or 'auto', "
-                 "not %R",
-                 ons_kernel_name(kernel->handle), block);
-    return false;
-  }
+  bool is_auto =
+      PyUnicode_Check(block) && PyUnicode_CompareWithASCIIString(block, "auto") == 0;
+  if (!is_auto) return onspy_extents_parse(kernel, block, "block", launch->block);
   memset(launch->block, 0, sizeof launch->block);
   launch->flags |= ONS_LAUNCH_THREADS;
   return true;
@@ -214,7 +207,8 @@ bool onspy_config_parse(const onspy_kernel* kernel, const char* method,
   const bool has_grid = given->grid != NULL && given->grid != Py_None;
   const bool has_threads = given->threads != NULL && given->threads != Py_None;
   if (given->block == NULL || (!has_grid && !has_threads)) {
-    return refuse_config(kernel, method, "needs grid= and block=, or threads= and block=");
+    return refuse_config(kernel, method,
+                         "needs grid= and block=, or threads= and block=");
   }
   if (has_grid && has_threads) {
     return refuse_config(kernel, method,
@@ -261,7 +255,7 @@ static PyObject* refuse_call(const onspy_kernel* kernel) {
                "kernel '%s': %S; call launch(args, grid=, block=, shared=0, stream=None, "
                "order=None, graph=None, dependencies=None, wait=None, signal=None, "
                "external=False, threads=None, cluster=None, cooperative=False, "
-               "programmatic=False, priority=None, carveout=None)",
+               "programmatic=False, priority=None, carveout=None, out=None)",
                ons_kernel_name(kernel->handle), value);
   Py_XDECREF(type);
   Py_XDECREF(value);
@@ -273,7 +267,7 @@ PyDoc_STRVAR(
     "launch($self, args, *, grid=None, block, shared=0, stream=None, order=None, "
     "graph=None, dependencies=None, wait=None, signal=None, external=False, "
     "threads=None, cluster=None, cooperative=False, programmatic=False, priority=None, "
-    "carveout=None)\n"
+    "carveout=None, out=None)\n"
     "--\n\n"
     "The same as kernel[grid, block, shared, stream](*args).\n\n"
     "threads instead of grid says how many threads to launch (an int, or up to three): "
@@ -301,14 +295,17 @@ PyDoc_STRVAR(
     "may wait for each other; programmatic, the kernel may begin before the one ahead of "
     "it in the stream has ended, and waits for it by itself; priority, as of streams, "
     "the lower the sooner; carveout, percent of the L1 cache as shared memory, a hint. "
-    "On the CPU the last three have no effect and the first two are refused.");
+    "On the CPU the last three have no effect and the first two are refused.\n\n"
+    "out gives arrays for the outputs among args (ons.empty, ons.like and so on; not "
+    "workspaces): one, or a tuple with one for each in their order, None for those to be "
+    "allocated. Their shape and dtype must be the output's; they are returned.");
 static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs) {
   onspy_kernel* kernel = (onspy_kernel*)self;
   static char* keywords[] = {
-      "args",         "grid",     "block",    "shared",      "stream",       "order",
-      "graph",        "wait",     "signal",   "external",    "dependencies", "threads",
-      "cluster",      "priority", "carveout", "cooperative", "programmatic",
-      "out",          NULL};
+      "args",         "grid",         "block",   "shared",   "stream",
+      "order",        "graph",        "wait",    "signal",   "external",
+      "dependencies", "threads",      "cluster", "priority", "carveout",
+      "cooperative",  "programmatic", "out",     NULL};
   PyObject *objects, *out = NULL;
   onspy_config_args config = {.grid = NULL};
   onspy_target_args given = {.order = Py_None};
@@ -487,11 +484,17 @@ PyDoc_STRVAR(
     "often.\n\n"
     "Arguments are checked against the signature that the compiler reported. T* takes a "
     "dense array of exactly that dtype, writable unless const T*, None for a null "
-    "pointer; ons::view<T, N> takes any strides. int, float and bool, NumPy scalars and "
-    "0-dimensional host arrays are converted to the declared type and must fit. A struct "
+    "pointer; ons::view<T, N> takes any strides, ons::ptrs<T, N> a list of N such "
+    "arrays. "
+    "int, float and bool, NumPy scalars and "
+    "0-dimensional host arrays are converted to the declared type and must fit; vectors "
+    "(float4) take a list of numbers, complex types a complex. A struct "
     "takes its bytes: bytes, bytearray, a memoryview of bytes, a ctypes.Structure or a "
-    "NumPy record of exactly its size. ons.like(x) and ons.empty(shape, dtype) are "
-    "allocated by the call and returned.\n\n"
+    "NumPy record of exactly its size. tensor_map(x, box) makes a tensor map of x. "
+    "ons.like(x), ons.empty(shape, dtype), ons.zeros and "
+    "ons.zeros_like are allocated by the call and returned, ons.workspace is allocated "
+    "for "
+    "the call; kernel[...](..., out=x) puts x in the place of an output.\n\n"
     "The arrays decide the device: the launch goes to that of its arrays in GPU memory, "
     "and without any it is on the CPU, where a stream cannot be given. It goes to the "
     "current stream of its arrays, or to stream=: a native handle as int, or an object "

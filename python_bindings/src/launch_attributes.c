@@ -89,8 +89,8 @@ static bool parse_block(const onspy_kernel* kernel, PyObject* block,
 static double fraction_of(const ons_occupancy* occupancy, uint32_t threads) {
   enum { WARP = 32 };
   if (occupancy->threads_per_multiprocessor == 0) return 0;
-  double resident = (double)occupancy->blocks_per_multiprocessor *
-                    ((threads + WARP - 1) / WARP * WARP);
+  double resident =
+      (double)occupancy->blocks_per_multiprocessor * ((threads + WARP - 1) / WARP * WARP);
   return resident / occupancy->threads_per_multiprocessor;
 }
 
@@ -104,8 +104,8 @@ PyObject* onspy_kernel_occupancy(PyObject* object, PyObject* args, PyObject* kwa
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:occupancy", keywords, &block,
                                    &shared, &place) ||
       !parse_block(kernel, block, &threads) ||
-      (shared != NULL && !parse_number(kernel, shared, "shared (bytes)", 0, UINT32_MAX,
-                                       &shared_bytes)) ||
+      (shared != NULL &&
+       !parse_number(kernel, shared, "shared (bytes)", 0, UINT32_MAX, &shared_bytes)) ||
       !prepare(kernel, place, &device)) {
     return NULL;
   }
@@ -128,8 +128,8 @@ PyObject* onspy_kernel_block_size(PyObject* object, PyObject* args, PyObject* kw
   long shared_bytes = 0, most = 0;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOO:max_potential_block_size",
                                    keywords, &shared, &limit, &place) ||
-      (shared != NULL && !parse_number(kernel, shared, "shared (bytes)", 0, UINT32_MAX,
-                                       &shared_bytes)) ||
+      (shared != NULL &&
+       !parse_number(kernel, shared, "shared (bytes)", 0, UINT32_MAX, &shared_bytes)) ||
       (limit != NULL && !parse_number(kernel, limit, "limit", 0, UINT32_MAX, &most)) ||
       !prepare(kernel, place, &device)) {
     return NULL;

@@ -66,10 +66,11 @@ static bool check_dtype(const char* name, const ons_tensor* tensor,
   if (is_bytes || (is_known && memcmp(&given, &dtype, sizeof given) == 0)) return true;
   PyObject* expected = onspy_dtype_text(dtype);
   if (expected == NULL) return false;
-  PyErr_Format(PyExc_TypeError,
-               "set_global: variable '%s' has the dtype %U, the data has the format '%s': "
-               "convert it, or pass its bytes",
-               name, expected, view->format != NULL ? view->format : "B");
+  PyErr_Format(
+      PyExc_TypeError,
+      "set_global: variable '%s' has the dtype %U, the data has the format '%s': "
+      "convert it, or pass its bytes",
+      name, expected, view->format != NULL ? view->format : "B");
   Py_DECREF(expected);
   return false;
 }

@@ -175,9 +175,9 @@ static bool fill_prototype(onspy_call* call, size_t index, const request* wanted
     if (extents[i] == -1 && PyErr_Occurred()) return false;
   }
   if (onspy_dtype_from_name(name, &out_prototype->dtype)) return true;
-  onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
-                       "an output of dtype %R, which has no name here; give dtype=",
-                       wanted->dtype);
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_argument_type,
+      "an output of dtype %R, which has no name here; give dtype=", wanted->dtype);
   return false;
 }
 
@@ -510,9 +510,8 @@ static bool fill_zero(onspy_call* call, size_t index, bool given) {
   bool own = (arg->flags & ONS_ARG_STREAM_KNOWN) &&
              !(given && call->plan.order == ONS_ORDER_TRUST);
   ons_error error = ONS_ERROR_INIT;
-  ons_status status =
-      ons_memory_zero(onspy_runtime(call->state), arg->value.tensor,
-                      own ? arg->stream : call->plan.stream, &error);
+  ons_status status = ons_memory_zero(onspy_runtime(call->state), arg->value.tensor,
+                                      own ? arg->stream : call->plan.stream, &error);
   return status == ONS_STATUS_OK || onspy_raise(call->state, &error) != NULL;
 }
 

@@ -74,8 +74,9 @@ static PyObject* check_extent(PyObject* object, bool names) {
 /* A tuple of extents and, with |names|, of references. */
 static PyObject* check_shape(PyObject* shape, bool names) {
   bool is_one = PyIndex_Check(shape) || (names && PyUnicode_Check(shape));
-  bool readable = is_one || (!PyUnicode_Check(shape) && (Py_TYPE(shape)->tp_iter != NULL ||
-                                                         PySequence_Check(shape)));
+  bool readable =
+      is_one || (!PyUnicode_Check(shape) &&
+                 (Py_TYPE(shape)->tp_iter != NULL || PySequence_Check(shape)));
   if (!readable) {
     return PyErr_Format(PyExc_TypeError,
                         "shape must be an int or a tuple of ints, not %R", shape);

@@ -177,20 +177,18 @@ static PyObject* make_capsule(const request* self, ons_tensor* tensor, uint32_t 
 }
 
 static PyObject* export_copy(const request* self) {
-  if (!self->to_host) {
-    PyErr_SetString(PyExc_BufferError,
-                    "a Tensor is copied to the host only, with dl_device=(1, 0); copy on "
-                    "the device with the library that takes it");
-    return NULL;
-  }
+  static const DLDevice host = {kDLCPU, 0};
   ons_tensor* copy = NULL;
   ons_error error = ONS_ERROR_INIT;
   ons_status status;
   Py_BEGIN_ALLOW_THREADS;
-  status = ons_tensor_copy_to_host(self->tensor, &copy, &error);
+  status =
+      ons_tensor_copy(self->tensor, self->to_host ? host : self->own, &copy, &error);
   Py_END_ALLOW_THREADS;
   if (status != ONS_STATUS_OK) return onspy_raise_export(self->state, &error);
-  PyObject* capsule = make_capsule(self, copy, ONS_EXPORT_COPIED);
+  uint32_t flags = ONS_EXPORT_COPIED;
+  if (self->ordered) flags |= ONS_EXPORT_ORDERED;
+  PyObject* capsule = make_capsule(self, copy, flags);
   ons_tensor_release(copy);
   return capsule;
 }
@@ -231,7 +229,7 @@ const char onspy_tensor_dlpack_doc[] =
     "object; -1 for no order; it must exist until the consumer drops the memory, as the "
     "tensor's stream then waits for it. dl_device: the tensor's own or (1, 0), the host, "
     "to which device memory is copied (managed memory is as it is, once the device is past "
-    "what the tensor's stream holds). copy: True copies to the host, False refuses to. "
+    "what the tensor's stream holds). copy: True always copies, False refuses to. "
     "Raises BufferError for what cannot be exported so.";
 
 PyObject* onspy_tensor_dlpack(PyObject* object, PyObject* args, PyObject* kwargs) {

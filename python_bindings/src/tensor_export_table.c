@@ -113,14 +113,6 @@ static ons_runtime* runtime_with_gil(void) {
   return runtime;
 }
 
-static ons_status allocate_tensor(ons_runtime* runtime, const DLTensor* prototype,
-                                  void* stream, ons_tensor** out_tensor,
-                                  ons_error* error) {
-  (void)runtime, (void)prototype, (void)stream, (void)out_tensor;
-  error->code = ONS_STATUS_UNSUPPORTED;
-  return ONS_STATUS_UNSUPPORTED; /* TODO */
-}
-
 static int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* context,
                     void (*set_error)(void* context, const char* kind,
                                       const char* message)) {
@@ -129,14 +121,19 @@ static int allocate(DLTensor* prototype, DLManagedTensorVersioned** out, void* c
     set_error(context, "RuntimeError", "the interpreter is shutting down");
     return -1;
   }
-  void* stream;
-  current_work_stream(prototype->device.device_type, prototype->device.device_id,
-                      &stream);
+  ons_allocation allocation = ONS_ALLOCATION_INIT;
+  allocation.device = prototype->device;
+  allocation.dtype = prototype->dtype;
+  allocation.ndim = prototype->ndim;
+  allocation.shape = prototype->shape;
+  current_work_stream(allocation.device.device_type, allocation.device.device_id,
+                      &allocation.stream);
   ons_tensor* tensor = NULL;
   ons_error error = ONS_ERROR_INIT;
-  ons_status status = allocate_tensor(runtime, prototype, stream, &tensor, &error);
+  ons_status status = ons_tensor_allocate(runtime, &allocation, &tensor, &error);
   if (status == ONS_STATUS_OK) {
-    status = ons_tensor_export(tensor, stream, ONS_EXPORT_ORDERED, out, &error);
+    status =
+        ons_tensor_export(tensor, allocation.stream, ONS_EXPORT_ORDERED, out, &error);
     ons_tensor_release(tensor);
   }
   if (status == ONS_STATUS_OK) return 0;

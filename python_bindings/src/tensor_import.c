@@ -10,6 +10,7 @@ typedef struct import_call {
   ons_launch launch;
   onspy_call call;
   PyObject* object;
+  PyObject* stream; /* the owner of the home stream, owned; NULL: the array's library is */
   ons_arg arg;
   DLTensor tensor;
   ons_retained temporary[ONSPY_TEMPORARIES];
@@ -24,6 +25,7 @@ enum { HELD_MAX = ONSPY_TEMPORARIES + 1 };
 typedef struct held {
   DLManagedTensorVersioned managed;
   PyObject* object; /* NULL where an entry owns the memory */
+  PyObject* stream; /* the owner of the home stream, which must outlive the uses; or NULL */
   size_t count;
   ons_retained entries[HELD_MAX];
 } held;
@@ -33,6 +35,7 @@ static void release_held(held* self) {
     self->entries[i].release(self->entries[i].object);
   }
   Py_XDECREF(self->object);
+  Py_XDECREF(self->stream);
   PyMem_Free(self);
 }
 
@@ -57,6 +60,8 @@ static held* keep(import_call* self, const onspy_producer* producer) {
       producer->kind == ONSPY_KIND_EXCHANGE || producer->kind == ONSPY_KIND_DLPACK ||
       producer->kind == ONSPY_KIND_ARROW;
   kept->object = owns ? NULL : Py_NewRef(self->object);
+  kept->stream = self->stream;
+  self->stream = NULL;
   for (size_t i = 0; i < call->temporary_count; ++i) {
     kept->entries[kept->count++] = call->temporary[i];
   }
@@ -74,9 +79,8 @@ static held* keep(import_call* self, const onspy_producer* producer) {
 
 /* ---- asking ----------------------------------------------------------------------- */
 
-/* Producers that put their work in order themselves must not be asked to do so with a
- * stream under capture. */
-static bool check_capture(import_call* self) {
+/* For producers that are told the stream. */
+static bool look_for_capture(import_call* self) {
   onspy_call* call = &self->call;
   uint32_t captured = 0;
   ons_error error = ONS_ERROR_INIT;
@@ -86,13 +90,8 @@ static bool check_capture(import_call* self) {
                              &error) != ONS_STATUS_OK) {
     return onspy_raise(call->state, &error) != NULL;
   }
-  if (captured == 0 || !ONS__DOES(TENSOR_LOOK)) return true;
-  onspy_raise_argument(call->kernel, 0, call->state->error_order,
-                       "a %.200s, whose stream is unknown, while stream %p is part of a "
-                       "capture, which its work cannot join; the capture is untouched: "
-                       "import it before",
-                       Py_TYPE(self->object)->tp_name, call->plan.stream);
-  return false;
+  call->plan.capture_state = captured != 0 && ONS__DOES(TENSOR_LOOK);
+  return true;
 }
 
 static bool ask(import_call* self, const onspy_producer* producer) {
@@ -128,6 +127,7 @@ static void choose_stream(import_call* self) {
     call->plan.stream = self->launch.stream;
   } else if (scope != NULL) {
     call->plan.stream = scope->stream;
+    self->stream = Py_NewRef(scope->object);
   } else {
     call->plan.stream = self->arg.flags & ONS_ARG_STREAM_KNOWN ? self->arg.stream : NULL;
   }
@@ -149,7 +149,8 @@ static bool take(import_call* self, const onspy_producer* producer) {
   choose_stream(self);
   if (self->arg.kind != ONS_ARG_PENDING) return true;
   bool known = self->arg.flags & ONS_ARG_STREAM_KNOWN;
-  return (known || check_capture(self)) &&
+  bool is_told = !known || producer->library == ONSPY_LIBRARY_JAX;
+  return (!is_told || look_for_capture(self)) &&
          onspy_call_check(call, 0, self->object, producer) &&
          onspy_call_ask(call, 0, self->object, producer);
 }
@@ -172,6 +173,8 @@ static uint32_t flags_of(const import_call* self, const onspy_producer* producer
   if (self->arg.flags & ONS_ARG_ORDERED) flags |= ONS_TENSOR_ORDERED;
   if (self->arg.flags & ONS_ARG_STREAM_KNOWN) {
     flags |= has_no_stream(producer) ? ONS_TENSOR_ORDERED : ONS_TENSOR_PRODUCER_STREAM;
+  } else if (ONS__DOES(REFUSE_WRITE)) {
+    flags |= ONS_TENSOR_READ_ONLY; /* nothing keeps the library's later work behind */
   }
   return flags;
 }
@@ -196,26 +199,29 @@ static ons_tensor* make(import_call* self, const onspy_producer* producer) {
   return tensor;
 }
 
-static void drop(onspy_call* call) {
+static void drop(import_call* self) {
+  onspy_call* call = &self->call;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   onspy_call_release_temporary(call);
   for (size_t i = 0; i < call->retained_count; ++i) {
     call->retained[i].release(call->retained[i].object);
   }
+  Py_CLEAR(self->stream);
   PyErr_Restore(type, value, traceback);
 }
 
 ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
-                                const onspy_producer* producer, bool stream_given,
+                                const onspy_producer* producer, PyObject* owner,
                                 void* stream, onspy_import* out_import) {
   import_call self;
   memset(&self, 0, sizeof self);
   self.kernel.state = state;
   self.launch = (ons_launch)ONS_LAUNCH_INIT;
-  if (stream_given) self.launch.flags = ONS_LAUNCH_STREAM;
+  if (owner != NULL) self.launch.flags = ONS_LAUNCH_STREAM;
   self.launch.stream = stream;
   self.object = object;
+  self.stream = Py_XNewRef(owner);
   self.call = (onspy_call){.state = state,
                            .kernel = &self.kernel,
                            .launch = &self.launch,
@@ -226,7 +232,7 @@ ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
                            .temporary = self.temporary,
                            .retained = self.retained};
   ons_tensor* tensor = take(&self, producer) ? make(&self, producer) : NULL;
-  if (tensor == NULL) drop(&self.call);
+  if (tensor == NULL) drop(&self);
   *out_import = (onspy_import){
       .on_host = onspy_on_host(self.tensor.device),
       .retained = producer->traits & ONSPY_PRODUCER_RETAINED,

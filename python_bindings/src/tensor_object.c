@@ -16,14 +16,22 @@ static bool is_finalizing(void) {
 static bool find_producer_stream(onspy_state* state, const onspy_tensor* self,
                                  const onspy_producer* producer, bool* out_known,
                                  void** out_stream) {
-  DLDevice device = ons_tensor_dltensor(self->handle)->device;
+  /* The array was not kept where its type has been registered since. */
+  bool may_ask = producer->stream_of == NULL || self->array != NULL;
+  *out_known = false;
   *out_stream = NULL;
-  if (!onspy_stream_of(state, producer, self->array, device, out_known, out_stream)) {
-    if (!PyErr_Occurred()) {
-      PyErr_SetString(PyExc_RuntimeError,
-                      "the array's library does not tell its current stream");
+  if (may_ask) {
+    DLDevice device = ons_tensor_dltensor(self->handle)->device;
+    PyObject* array = Py_XNewRef(self->array); /* the answer may release the tensor */
+    bool told = onspy_stream_of(state, producer, array, device, out_known, out_stream);
+    Py_XDECREF(array);
+    if (!told) {
+      if (!PyErr_Occurred()) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        "the array's library does not tell its current stream");
+      }
+      return false;
     }
-    return false;
   }
   if (!*out_known) {
     *out_known = self->import.knows_producer;
@@ -38,11 +46,11 @@ static bool release_in_order(onspy_state* state, onspy_tensor* self) {
   const onspy_producer* producer = onspy_producer_find(state, self->type, &scratch);
   bool known;
   void* stream;
-  if (producer == NULL || !find_producer_stream(state, self, producer, &known, &stream)) {
-    return false;
-  }
+  if (producer == NULL) return false;
+  if (self->handle == NULL) return true; /* Python code of the type was faster */
+  if (!find_producer_stream(state, self, producer, &known, &stream)) return false;
   ons_tensor* handle = self->handle;
-  if (handle == NULL) return true; /* Python code of the query was faster */
+  if (handle == NULL) return true; /* ... or that of the query */
   self->handle = NULL;
   if (!known) {
     ons_tensor_release(handle);
@@ -93,15 +101,22 @@ static void release_finally(onspy_tensor* self) {
 
 /* ---- making ----------------------------------------------------------------------- */
 
-/* A Tensor has its stream already. */
+/* A Tensor has its stream already, unless it is in host memory. */
 static PyObject* same_tensor(PyObject* object, bool given, const void* stream) {
-  const onspy_tensor* self = (onspy_tensor*)object;
-  ons_arg arg = {.kind = ONS_ARG_NULL};
-  if (self->handle != NULL) ons_tensor_arg(self->handle, &arg);
-  if (given && arg.stream != stream) {
-    return PyErr_Format(
-        PyExc_ValueError,
-        "from_dlpack: a Tensor stays on its stream; import its array again");
+  if (!given) return Py_NewRef(object);
+  const ons_tensor* handle = onspy_tensor_handle(object);
+  if (handle == NULL) return NULL;
+  ons_arg arg = onspy_tensor_arg(handle);
+  if (!(arg.flags & ONS_ARG_STREAM_KNOWN)) {
+    return PyErr_Format(PyExc_ValueError,
+                        "from_dlpack: got a Tensor in host memory, which has no stream; "
+                        "leave stream out");
+  }
+  if (!onspy_streams_match(arg.stream, stream)) {
+    return PyErr_Format(PyExc_ValueError,
+                        "from_dlpack: a Tensor stays on its stream, %p, and %p is given; "
+                        "import its array again",
+                        arg.stream, stream);
   }
   return Py_NewRef(object);
 }
@@ -128,7 +143,7 @@ PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stre
   if (producer == NULL) return NULL;
   onspy_import import = {0};
   ons_tensor* tensor =
-      onspy_tensor_import(state, object, producer, given, handle, &import);
+      onspy_tensor_import(state, object, producer, given ? stream : NULL, handle, &import);
   if (tensor == NULL) return NULL;
   onspy_tensor* self = (onspy_tensor*)onspy_tensor_wrap(state, tensor);
   if (self == NULL) return NULL;

@@ -13,20 +13,29 @@ const onspy_use_stream* onspy_used_stream(DLDevice device) {
   return NULL;
 }
 
-/* The first array in a GPU's memory decides, as it does for the launch. */
-bool onspy_use_stream_apply(const onspy_call* call, ons_launch* launch) {
-  if ((launch->flags & ONS_LAUNCH_STREAM) || !ONS__DOES(USE_STREAM)) return false;
+/* The device of the launch: the first array in a GPU's memory decides, and managed memory
+ * only where there is no other. NULL: the CPU. */
+static const DLDevice* launch_device(const onspy_call* call) {
+  const DLDevice* managed = NULL;
   for (size_t i = 0; i < call->count; ++i) {
     const ons_arg* arg = &call->args[i];
-    bool is_tensor = arg->kind == ONS_ARG_TENSOR || arg->kind == ONS_ARG_PENDING;
-    if (!is_tensor || onspy_on_host(arg->value.tensor->device)) continue;
-    const onspy_use_stream* scope = onspy_used_stream(arg->value.tensor->device);
-    if (scope == NULL) return false;
-    launch->stream = scope->stream;
-    launch->flags |= ONS_LAUNCH_STREAM;
-    return true;
+    if (arg->kind != ONS_ARG_TENSOR && arg->kind != ONS_ARG_PENDING) continue;
+    const DLDevice* device = &arg->value.tensor->device;
+    if (onspy_on_host(*device)) continue;
+    if (device->device_type != kDLCUDAManaged) return device;
+    managed = device;
   }
-  return false;
+  return managed;
+}
+
+bool onspy_use_stream_apply(const onspy_call* call, ons_launch* launch) {
+  if ((launch->flags & ONS_LAUNCH_STREAM) || !ONS__DOES(USE_STREAM)) return false;
+  const DLDevice* device = launch_device(call);
+  const onspy_use_stream* scope = device != NULL ? onspy_used_stream(*device) : NULL;
+  if (scope == NULL) return false;
+  launch->stream = scope->stream;
+  launch->flags |= ONS_LAUNCH_STREAM;
+  return true;
 }
 
 /* ---- the device a stream is of ------------------------------------------------------

@@ -820,6 +820,24 @@ def test_use_stream_is_of_a_device(mod: ons.Module, sim: Sim, arrays: Arrays) ->
         assert sim.launch().stream == second
 
 
+def test_managed_memory_chooses_no_block(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    """As little as it chooses the device of the launch, where another array is on one."""
+    mod.scale.prepare("cuda:0")
+    on_first, on_second = sim.stream(), sim.stream(device=1)
+    arrays.use(sim.stream(device=1))
+    second = arrays(device=(2, 1))
+    with ons.use_stream(on_first, device="cuda:0"), ons.use_stream(on_second, device="cuda:1"):
+        launch(mod, arrays(device=(13, 0)), second)
+        launch(mod, second, arrays(device=(13, 0)))
+        with ons.use_stream(None, device="cuda:1"):
+            launch(mod, arrays(device=(13, 0)), second)
+        assert [r.stream for r in sim.launches()] == [on_second, on_second, arrays.stream]
+        arrays.use(sim.stream())
+        sim.clear()
+        launch(mod, arrays(device=(13, 0)), arrays(device=(13, 0)))
+        assert sim.launch().stream == on_first, "alone it does"
+
+
 def test_use_stream_is_of_a_thread(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
     seen: list[int | None] = []
 

@@ -132,9 +132,7 @@ def test_zeros_in_a_capture(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
 # ---- memory of onstream's own -----------------------------------------------------------------
 
 
-def test_own_outputs_are_on_the_launch_stream(
-    mod: ons.Module, simulated: Sim, memory: Any
-) -> None:
+def test_own_outputs_are_on_the_launch_stream(mod: ons.Module, simulated: Sim, memory: Any) -> None:
     sim, side = simulated, simulated.stream()
     x = on_stream(fakes.DeviceNDArray(memory()), side)
     sim.clear()
@@ -173,7 +171,7 @@ def test_ten_thousand_own_outputs_leave_nothing(
 
 def test_own_memory_on_other_streams(mod: ons.Module, simulated: Sim, memory: Any) -> None:
     """Used on a second stream, freed behind that use; and written anew at once."""
-    sim, side, other = simulated, simulated.stream(), simulated.stream()
+    side, other = simulated.stream(), simulated.stream()
     x = on_stream(fakes.DeviceNDArray(memory()), side)
     for _ in range(20):
         z = mod.scale[GRID](2.0, x, ons.like(x), 4)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
+import weakref
 from types import ModuleType
 from typing import Any
 
@@ -254,6 +255,104 @@ def test_memory_that_no_stream_frees_is_kept(
     assert producer.counts()["handed_out"] == producer.counts()["deleted"] == 1
 
 
+# ---- JAX ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["unknown", "registered"])
+def jax_array(request: Any, arrays: Arrays, producer: Any) -> Any:
+    """JAX arrays, of a class of their own, and maybe with a stream that the caller tells."""
+    ArrayImpl = fakes.passes_for(fakes.ArrayImpl, "jaxlib._jax", "ArrayImpl")
+    if request.param == "registered":
+        ons.register_producer(ArrayImpl, stream=lambda a: arrays.stream)
+    return lambda: ArrayImpl(producer, arrays())
+
+
+@pytest.mark.parametrize("order", ["join", "strict", "trust"])
+def test_jax_is_never_asked_with_minus_one(
+    mod: ons.Module, sim: Sim, arrays: Arrays, jax_array: Any, order: str
+) -> None:
+    x = jax_array()
+    mod.scale.launch((2.0, x, arrays(), 4), grid=1, block=1, order=order)
+    assert [a["stream"] for a in x.asked] == [arrays.stream]
+    gc.collect()
+    assert arrays.producer.counts()["deleted"] == 0, "held until the device is past it"
+    t = ons.from_dlpack(x, stream=0)
+    assert x.asked[1]["stream"] == 1, "DLPack's name for it"
+    t.release()
+
+
+@pytest.mark.parametrize("order", ["join", "strict", "trust"])
+def test_jax_in_a_capture_is_not_asked(
+    mod: ons.Module, sim: Sim, arrays: Arrays, jax_array: Any, order: str
+) -> None:
+    """It would make the stream wait for one that is not captured, which ends the capture."""
+    x, y = jax_array(), DLPackProducer(arrays.producer, arrays())
+    sim.begin(arrays.stream)
+    for args in ((2.0, x, arrays(), 4), (2.0, arrays(), ons.like(x), 4)):
+        with pytest.raises(ons.OrderError, match=r"'(x|out)'.*captured"):
+            mod.scale.launch(args, grid=1, block=1, order=order)
+    with pytest.raises(ons.OrderError, match=r"ArrayImpl.*captured.*import it before"):
+        ons.from_dlpack(x, stream=arrays.stream)
+    assert x.asked == [] and sim.alive(arrays.stream)
+    if order == "trust":
+        mod.scale.launch((2.0, y, arrays(), 4), grid=1, block=1, order=order)
+        assert [a["stream"] for a in y.asked] == [-1]
+    assert sim.end(arrays.stream) == (order == "trust")
+
+
+def test_nobody_is_asked_beside_jax_in_a_capture(
+    sim: Sim, arrays: Arrays, jax_array: Any, reads: Any
+) -> None:
+    first = DLPackProducer(arrays.producer, arrays())
+    sim.begin(arrays.stream)
+    with pytest.raises(ons.OrderError, match=r"'y'.*ArrayImpl"):
+        reads.launch((first, jax_array()), grid=1, block=1, order="trust", stream=arrays.stream)
+    assert first.asked == []
+    assert sim.end(arrays.stream) == 0
+
+
+# ---- the interface, version 3, without a stream -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["join", "trust"])
+def test_interfaces_that_need_no_order_are_held(
+    mod: ons.Module, sim: Sim, arrays: Arrays, memory: Any, order: str
+) -> None:
+    """No stream's order keeps their memory from being used again."""
+    for captured in (False, True) if order == "trust" else (False,):
+        x = fakes.WithInterface(memory())
+        gone, before = weakref.ref(x), ons.collect()
+        sim.clear()
+        if captured:
+            sim.begin(arrays.stream)
+        mod.scale.launch((2.0, x, arrays(), 4), grid=1, block=1, order=order)
+        assert sim.enqueued()[0] == ("launch", arrays.stream)
+        del x
+        gc.collect()
+        assert gone() is not None and ons.collect() == before + 1
+        if captured:
+            assert sim.end(arrays.stream) == 1
+        sim.complete(arrays.stream)
+        assert ons.collect() == before and gone() is None
+    x = fakes.WithInterface(memory())
+    with pytest.raises(ons.ArgumentError):
+        launch(mod, x, "refused")
+    gone = weakref.ref(x)
+    del x
+    assert gone() is None
+
+
+def test_interfaces_on_a_stream_are_not_held(
+    mod: ons.Module, sim: Sim, arrays: Arrays, memory: Any
+) -> None:
+    for make, stream in ((fakes.WithInterface, arrays.stream), (fakes.GPUArray, None)):
+        x = make(memory(), stream)
+        gone = weakref.ref(x)
+        launch(mod, x, arrays())
+        del x
+        assert gone() is None
+
+
 # ---- Arrow ---------------------------------------------------------------------------------------------
 
 
@@ -322,6 +421,38 @@ def test_arrow_arrays_in_a_capture(mod: ons.Module, sim: Sim, arrays: Arrays) ->
     assert sim.alive(arrays.stream)
     launch(mod, arrays(), arrays())
     assert sim.end(arrays.stream) == 1
+
+
+@pytest.mark.parametrize("order", ["join", "strict", "trust"])
+@pytest.mark.parametrize("how", ["array", "stream", "use_stream"])
+def test_arrow_events_in_a_capture(
+    mod: ons.Module, sim: Sim, arrays: Arrays, how: str, order: str
+) -> None:
+    """Waiting for one would end the capture."""
+    event, given = event_of(sim), event_of(sim)
+    record(sim, event, sim.stream())
+    stream = arrays.stream if how == "array" else sim.stream()
+    sim.begin(stream)
+    record(sim, given, stream)
+    sim.clear()
+    with ons.use_stream(stream if how == "use_stream" else None):
+        for wait in (None, given):
+            x = fakes.Arrow(0x7000, event=event)
+            arguments = (2.0, x, x if order == "trust" and how != "array" else arrays(), 4)
+            with pytest.raises(ons.Error, match=r"captured|read-only"):
+                mod.scale.launch(arguments, grid=1, block=1, wait=wait, order=order,
+                                 stream=stream if how == "stream" else None)  # fmt: skip
+            assert x.released == x.asked and sim.enqueued() == [] and sim.alive(stream)
+        with pytest.raises(ons.OrderError, match=r"captured|capture"):
+            ons.from_dlpack(fakes.Arrow(0x7000, event=event), stream=stream)
+    assert sim.end(stream) == 0
+
+
+def test_arrow_events_and_graphs(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    x = fakes.Arrow(0x7000, event=event_of(sim))
+    with pytest.raises(ons.Error, match=r"events are given for a node"):
+        mod.scale.launch((2.0, x, arrays(), 4), grid=1, block=1, graph=1)
+    assert x.released == x.asked and sim.enqueued() == []
 
 
 # ---- ons.register_producer --------------------------------------------------------------------------------

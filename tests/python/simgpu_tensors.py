@@ -19,9 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import producer_fakes as fakes
 import pytest
 from python_producers import ArrayInterface, DLPackProducer
 from simgpu_cases import CUDA, Arrays, Record, Sim, arrays, sim, sim_machine  # noqa: F401
+from simgpu_producers import memory  # noqa: F401
 
 import onstream as ons
 
@@ -214,7 +216,7 @@ def test_the_original_is_deleted_after_the_import(
         t = ons.from_dlpack(x, stream=sim.stream())
         del x
         gc.collect()
-        mod.scale[1, 1](2.0, t, t, 4)
+        mod.scale[1, 1](2.0, t, arrays(), 4)
         assert deleted(producer) == gone
         home = t.stream
         t.release()
@@ -495,6 +497,189 @@ def test_failing_stream_queries(sim: Sim, arrays: Arrays, producer: Any) -> None
     assert deleted(producer) == before + 1
 
 
+def test_registered_after_the_import(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    """The array has not been kept and cannot be asked: what its library said before counts."""
+
+    class Unknown(DLPackProducer):
+        pass
+
+    known = Arrays(producer, sim, slot=1)
+    first, home, elsewhere = known.stream, sim.stream(), sim.stream()
+    tensors = [ons.from_dlpack(x, stream=home)
+               for x in (Unknown(producer, arrays()), Unknown(producer, arrays()),
+                         known(), known())]  # fmt: skip
+    ons.register_producer(Unknown, stream=lambda a: elsewhere)
+    ons.register_producer(known.type, stream=lambda a: elsewhere)
+    sim.clear()
+    tensors.pop().release()
+    assert sim.enqueued() == [("record", home), ("wait", first)]
+    tensors.pop()
+    assert sim.enqueued()[2:] == [("record", home), ("wait", first)]
+    assert deleted(producer) == 2, "given back in the order of the first"
+    sim.clear()
+    tensors.pop().release()
+    del tensors
+    assert [step for step, _ in sim.enqueued()] == ["record"] * 2, "nobody waits"
+    ons.register_producer(known.type)
+
+
+LOOKED_AT = """
+import importlib.util, sys
+sys.path.insert(0, {here!r})
+spec = importlib.util.spec_from_file_location("producer", {producer!r})
+producer = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(producer)
+import onstream as ons
+from conftest import SOURCE
+from simgpu_cases import Arrays, Sim
+sim, mod = Sim(), ons.Module(SOURCE)
+mod.scale.prepare("cuda:0")
+a = Arrays(producer, sim)
+for i in range(200):  # more types than are remembered
+    try:
+        mod.scale[1, 1](2.0, type(f"T{{i}}", (), {{}})(), a(), 4)
+    except ons.ArgumentTypeError:
+        pass
+from python_producers import DLPackProducer
+tensors = []
+class Meta(type):
+    def __getattribute__(cls, name):
+        if name == "__dlpack__" and tensors:
+            tensors.pop().release()
+        return super().__getattribute__(name)
+class Sly(DLPackProducer, metaclass=Meta):
+    pass
+t = ons.from_dlpack(Sly(producer, a()))
+tensors.append(t)
+t.release()
+assert not tensors and "released" in repr(t)
+print("the end")
+"""
+
+
+def test_released_while_the_type_is_looked_at(producer_module: Any) -> None:
+    code = LOOKED_AT.format(here=str(Path(__file__).parent), producer=producer_module.__file__)
+    result = subprocess.run(
+        [sys.executable, "-X", "faulthandler", "-c", code], capture_output=True, text=True
+    )
+    assert (result.returncode, result.stdout) == (0, "the end\n"), result.stderr
+
+
+def test_released_by_the_stream_function(sim: Sim, arrays: Arrays, producer: Any) -> None:
+    """The array that is asked stays until it has answered."""
+    seen = []
+
+    class Mine(DLPackProducer):
+        pass
+
+    def stream(array: Any) -> int:
+        if tensors:
+            tensors.pop().release()
+            gc.collect()
+            seen.append(array.asked)
+        return arrays.stream
+
+    ons.register_producer(Mine, stream=stream)
+    tensors: list[Any] = []
+    t = ons.from_dlpack(Mine(producer, arrays()))
+    tensors.append(t)
+    t.release()
+    t.release()
+    assert repr(t) == "<onstream.Tensor, released>" and len(seen) == 1
+    assert deleted(producer) == 1
+
+
+class Owner:
+    """A stream that is gone with its last reference, as CuPy's is."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+@pytest.mark.parametrize("how", ["stream", "use_stream", "borrow"])
+def test_the_stream_is_kept(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any, how: str
+) -> None:
+    owner = Owner(sim.stream())
+    home, gone = owner.handle, weakref.ref(owner)
+    borrowed = None
+    if how == "use_stream":
+        with ons.use_stream(owner):
+            t = ons.from_dlpack(arrays())
+    elif how == "borrow":
+        borrowed = ons.borrow(arrays(), stream=owner)
+        t = borrowed.__enter__()
+    else:
+        t = ons.from_dlpack(arrays(), stream=owner)
+    del owner
+    gc.collect()
+    mod.scale[1, 1](2.0, t, t, 4)
+    assert gone() is not None and t.stream == home
+    sim.clear()
+    if borrowed is None:
+        t.release()
+    else:
+        borrowed.__exit__()
+    assert sim.enqueued() == [("record", home), ("wait", arrays.stream)]
+    assert gone() is None, "the memory is given back, and nothing needs the stream"
+
+
+def test_the_stream_is_kept_for_who_still_needs_it(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    owner = Owner(sim.stream())
+    home, gone = owner.handle, weakref.ref(owner)
+    t, u = ons.from_dlpack(arrays(), stream=owner), ons.from_dlpack(arrays(), stream=owner)
+    with pytest.raises(ons.Error):
+        ons.from_dlpack(object(), stream=owner)
+    del owner
+    capsule = t.__dlpack__(stream=sim.stream(), max_version=(1, 3))
+    t.release()
+    sim.begin(home)
+    del u  # the graph has it now
+    assert gone() is not None
+    del capsule
+    finish(sim, arrays.stream)
+    assert gone() is not None, "the graph's"
+    assert sim.end(home) == 0
+    finish(sim, home)
+    assert ons.collect() == 0 and gone() is None
+
+
+def test_an_import_that_fails_keeps_no_stream(sim: Sim, arrays: Arrays) -> None:
+    owner = Owner(sim.stream())
+    gone = weakref.ref(owner)
+    arrays.use(arrays.stream, fails=1)
+    for stream in (owner, None):
+        with ons.use_stream(owner), pytest.raises(ons.ArgumentTypeError):
+            ons.from_dlpack(arrays(), stream=stream)
+    del owner, stream
+    assert gone() is None
+
+
+def test_a_stream_of_which_there_are_two_names(
+    mod: ons.Module, sim: Sim, arrays: Arrays
+) -> None:
+    for own in (0, 1):
+        t = ons.from_dlpack(arrays(), stream=own)
+        assert ons.from_dlpack(t, stream=0) is ons.from_dlpack(t, stream=1) is t
+        with pytest.raises(ValueError, match="stays on its stream.* is given"):
+            ons.from_dlpack(t, stream=2)
+        t.release()
+        with pytest.raises(ValueError, match="released"):
+            ons.from_dlpack(t, stream=0)
+    pinned = ons.from_dlpack(arrays(device=(3, 0)))
+    assert ons.from_dlpack(pinned) is pinned
+    for stream in (0, 1, sim.stream()):
+        with pytest.raises(ValueError, match="host memory.*leave stream out"):
+            ons.from_dlpack(pinned, stream=stream)
+
+
 # ---- as arguments --------------------------------------------------------------------------------
 
 
@@ -515,6 +700,23 @@ def test_read_only_tensors(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
     with pytest.raises(ons.ArgumentError, match="'out'.*read-only"):
         mod.scale[1, 1](2.0, t, t, 4)
     mod.scale[1, 1](2.0, t, arrays(), 4)
+
+
+def test_tensors_of_an_unknown_order_are_read_only(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any, memory: Any
+) -> None:
+    """Nothing keeps their library's later work behind a write, as for a launch."""
+    for x in (DLPackProducer(producer, arrays()), fakes.WithInterface(memory())):
+        for home in (None, sim.stream()):
+            t = ons.from_dlpack(x, stream=home)
+            assert t.read_only
+            with pytest.raises(ons.ArgumentValueError, match="'out'.*read-only"):
+                mod.scale[1, 1](2.0, arrays(), t, 4)
+            mod.scale[1, 1](2.0, t, arrays(), 4)
+    assert not ons.from_dlpack(fakes.WithInterface(memory(), arrays.stream)).read_only
+    buffer = ons.from_dlpack(fakes.CoreBuffer(producer, arrays()), stream=arrays.stream)
+    assert not buffer.read_only, "it lives on the stream that the caller names"
+    mod.scale[1, 1](2.0, buffer, buffer, 4)
 
 
 def test_tables_that_only_lend(mod: ons.Module, sim: Sim, producer: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("cases", ["simgpu_cases.py", "simgpu_graph.py", "simgpu_producers.py",
+@pytest.mark.parametrize("cases", ["simgpu_cases.py", "simgpu_graph.py", "simgpu_params.py", "simgpu_producers.py",
                                    "simgpu_tensors.py", "simgpu_tensor_export.py",
                                    "simgpu_attributes.py", "simgpu_outputs.py"])  # fmt: skip
 def test_cuda_on_the_stand_in_driver(cases: str) -> None:

@@ -208,7 +208,7 @@ def test_odd_calls() -> None:
         with pytest.raises(ValueError, match="has been released"):
             use()
     with pytest.raises(BufferError, match="has been released"):
-        memoryview(t)  # type: ignore[arg-type]
+        memoryview(t)
     with pytest.raises(ValueError, match="has been released"):
         table_of(ons.Tensor).borrowed(t)
 
@@ -302,6 +302,23 @@ def test_the_table_refuses_what_it_cannot_take(producer: Any) -> None:
     assert producer.counts()["deleted"] == 1
 
 
+def test_the_table_allocates() -> None:
+    table = table_of(ons.Tensor)
+    for shape in ((3, 4), (), (0, 5), (7,)):
+        view = table.allocated(CPU, (2, 32, 1), *shape)
+        assert view.tensor.described()[1:3] == (CPU, shape) and view.flags == 0
+        assert (view.tensor.data or 0) % 64 == 0 and bool(view.tensor.data) == (0 not in shape)
+        t = table.object(view)
+        np.from_dlpack(t)[...] = 3
+        assert (np.asarray(t) == 3).all() and not t.read_only
+    for device, dtype, shape, kind in (
+        (CPU, (2, 32, 1), (-1,), "ValueError"), (CPU, (2, 32, 1), (2**62, 2**62), "ValueError"),
+        ((8, 0), (2, 32, 1), (3,), "BufferError"), (CPU, (2, 32, 1), (2**57,), "MemoryError"),
+    ):  # fmt: skip
+        said = table.allocated(device, dtype, *shape)
+        assert said[0] == kind and said[1], said
+
+
 # ---- buffers -----------------------------------------------------------------------------------
 
 
@@ -315,7 +332,7 @@ def test_buffers(dtype: str) -> None:
         assert (y.dtype, y.shape) == (x.dtype, x.shape)
         assert y.strides == x.strides or x.size == 0
         assert np.array_equal(x, y) and np.shares_memory(x, y) == (x.size > 0)
-        view = memoryview(t)  # type: ignore[arg-type]
+        view = memoryview(t)
         assert (view.nbytes, view.itemsize, view.readonly) == (t.nbytes, x.itemsize, False)
         assert view.c_contiguous == x.flags.c_contiguous
 
@@ -325,7 +342,7 @@ def test_what_a_buffer_is_asked_for() -> None:
     t: Any = ons.from_dlpack(x)
     assert bytes(t) == x.tobytes() and (ctypes.c_float * 6).from_buffer(t)[5] == 5
     r = ons.from_dlpack(read_only(x.copy()))
-    assert memoryview(r).readonly  # type: ignore[arg-type]
+    assert memoryview(r).readonly
     simple, writable, shape, strides = 0, 1, 8, 0x18
     rows, columns, either = 0x20 | strides, 0x40 | strides, 0x80 | strides
     gaps, turned = ons.from_dlpack(x[:, :2]), ons.from_dlpack(x.T)
@@ -355,7 +372,7 @@ def test_elements_without_a_letter() -> None:
     torch = pytest.importorskip("torch")
     for dtype in (torch.bfloat16, torch.float8_e5m2):
         with pytest.raises(BufferError, match="this dtype has no buffer"):
-            memoryview(ons.from_dlpack(torch.ones(3, dtype=dtype)))  # type: ignore[arg-type]
+            memoryview(ons.from_dlpack(torch.ones(3, dtype=dtype)))
 
 
 def test_no_interface_for_a_gpu() -> None:

@@ -122,8 +122,7 @@ bool sim_image_find_variable(const void* code, const char* name, const void** ou
   const Elf64_Shdr* table = find_section(image, ".symtab", "");
   if (!table) return false;
   const char* names = image + section_at(image, table->sh_link)->sh_offset;
-  const Elf64_Sym* symbols =
-      (const Elf64_Sym*)(const void*)(image + table->sh_offset);
+  const Elf64_Sym* symbols = (const Elf64_Sym*)(const void*)(image + table->sh_offset);
   for (size_t i = 0; i < table->sh_size / sizeof(*symbols); ++i) {
     const Elf64_Sym* symbol = &symbols[i];
     if (ELF64_ST_TYPE(symbol->st_info) != STT_OBJECT) continue;

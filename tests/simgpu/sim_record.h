@@ -41,7 +41,7 @@ typedef struct sim_record {
   uint32_t parameter_sizes[SIM_MAX_PARAMETERS];
   uint32_t parameter_offsets[SIM_MAX_PARAMETERS];
   uint8_t parameters[SIM_MAX_PARAMETER_BYTES]; /* laid out as the kernel sees them */
-  uint32_t attribute_count; /* of a launch; 1 of a node's attribute */
+  uint32_t attribute_count;                    /* of a launch; 1 of a node's attribute */
   uint32_t attribute_ids[SIM_MAX_ATTRIBUTES];
   int32_t attribute_values[SIM_MAX_ATTRIBUTES][3]; /* the first three words */
 } sim_record;

@@ -63,7 +63,7 @@ static inline ons_status fixture_compile(const char* source, const char* const* 
   for (; names && names[request.kernel_count]; ++request.kernel_count) {
     const char* name = names[request.kernel_count];
     kernels[request.kernel_count] =
-        (ons__kernel_name){name + (*name == '?'), *name != '?'};
+        (ons__kernel_name){.name = name + (*name == '?'), .required = *name != '?'};
   }
   while (options && options[request.option_count]) ++request.option_count;
   while (headers && headers[request.header_count].name) ++request.header_count;

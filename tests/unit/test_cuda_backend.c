@@ -875,7 +875,7 @@ Test(cuda_backend, threads_on_two_devices) {
 Test(cuda_backend, what_nvrtc_makes_loads_and_launches) {
   fixture f;
   open_device(&f, 0);
-  const ons__kernel_name names[] = {{"axpy", true}};
+  const ons__kernel_name names[] = {{.name = "axpy", .required = true}};
   const ons__compile_request request = {
       .source =
           "struct triple { float x, y, z; };\n"

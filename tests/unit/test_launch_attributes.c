@@ -1,5 +1,6 @@
 /* Launch attributes, launches in threads, and occupancy, through the C API on the
- * stand-in driver. The code is compiled by the real NVRTC; without one they are skipped. */
+ * stand-in driver. The code is compiled by the real NVRTC; without one they are skipped.
+ */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 #include <onstream/onstream.h>
@@ -69,14 +70,10 @@ static ons_arg args[4];
 static const ons_arg* arguments(void) {
   const uint32_t known = ONS_ARG_STREAM_KNOWN;
   args[0] = (ons_arg){.kind = ONS_ARG_FLOAT, .value.f = 2.5};
-  args[1] = (ons_arg){.kind = ONS_ARG_TENSOR,
-                      .flags = known,
-                      .value.tensor = &tx,
-                      .stream = stream};
-  args[2] = (ons_arg){.kind = ONS_ARG_TENSOR,
-                      .flags = known,
-                      .value.tensor = &ty,
-                      .stream = stream};
+  args[1] = (ons_arg){
+      .kind = ONS_ARG_TENSOR, .flags = known, .value.tensor = &tx, .stream = stream};
+  args[2] = (ons_arg){
+      .kind = ONS_ARG_TENSOR, .flags = known, .value.tensor = &ty, .stream = stream};
   args[3] = (ons_arg){.kind = ONS_ARG_INT, .value.i = 8};
   return args;
 }
@@ -94,10 +91,10 @@ static ons_status run_with(uint32_t flags) {
   return run(&launch);
 }
 
-#define REFUSED(status, text)                                                     \
-  do {                                                                            \
-    cr_expect(eq(int, (status), error.code), "%s", error.message);                \
-    cr_expect(strstr(error.message, (text)) != NULL, "%s", error.message);        \
+#define REFUSED(status, text)                                                      \
+  do {                                                                             \
+    cr_expect(eq(int, (status), error.code), "%s", error.message);                 \
+    cr_expect(strstr(error.message, (text)) != NULL, "%s", error.message);         \
     cr_expect(eq(sz, sim_call_count("cuLaunchKernelEx"), 0), "%s", error.message); \
   } while (0)
 
@@ -296,7 +293,8 @@ Test(module_global, a_variable_on_its_stream) {
   cr_expect(eq(i64, tensor->shape[0], 2));
   cr_expect(eq(i64, tensor->shape[1], 3));
   cr_expect(eq(int, tensor->dtype.code, kDLInt));
-  cr_expect(eq(int, ((const int*)tensor->data)[5], 6)); /* the stand-in's is host memory */
+  cr_expect(
+      eq(int, ((const int*)tensor->data)[5], 6)); /* the stand-in's is host memory */
   ons_arg arg;
   ons_tensor_arg(table, &arg);
   cr_expect(eq(ptr, arg.stream, stream));

@@ -275,7 +275,7 @@ Test(launch_cuda, retained_until_the_device_is_past) {
   cr_expect(eq(int, launch_axpy(side, side, &nothing), ONS_STATUS_INVALID_ARGUMENT));
   /* What is held may be what is missing: it is tried twice. */
   sim_inject("cuEventCreate", 1, 2);
-  sim_inject("cuEventCreate", 2, 2);
+  sim_inject("cuEventCreate", 1, 2);
   cr_expect(eq(int, launch_retaining(&plain), ONS_STATUS_OUT_OF_MEMORY));
   cr_expect(eq(int, error.code, ONS_STATUS_OUT_OF_MEMORY));
   cr_expect(eq(sz, sim_call_count("cuLaunchKernelEx"), 0));

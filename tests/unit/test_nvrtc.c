@@ -61,6 +61,12 @@ static void expect_kernel(const fixture* f, const char* name, const char* lowere
   cr_expect_str_eq(kernel->signature, signature);
 }
 
+#define NEEDED(text) \
+  { .name = (text), .required = true }
+#define GUESSED(text) \
+  { .name = (text) }
+#define VARIABLE(text) \
+  { .name = (text), .is_variable = true }
 #define KERNELS(f, ...)                            \
   const ons__kernel_name names_[] = {__VA_ARGS__}; \
   (f).request.kernels = names_;                    \
@@ -90,7 +96,7 @@ Test(nvrtc, no_macro_of_the_user_reaches_our_headers) {
       "-DIndex=int", "-DF(x)=x+1", "-DGONE",    "-UGONE",    "--define-macro=int32_t_=4"};
   f.request.options = options;
   f.request.option_count = sizeof(options) / sizeof(options[0]);
-  KERNELS(f, {"k", true});
+  KERNELS(f, NEEDED("k"));
   cr_assert_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
   cr_expect_str_empty(f.log);
   teardown(&f);
@@ -101,7 +107,7 @@ static bool has_assert(const char* source, const char* option) {
   const char* const options[] = {option, "-arch=compute_90"};
   f.request.options = options;
   f.request.option_count = 2;
-  KERNELS(f, {"k", true});
+  KERNELS(f, NEEDED("k"));
   cr_assert_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
   cr_assert_eq(f.image->kind, ONS__IMAGE_PTX);
   bool found = strstr(f.image->code, "assertfail") != NULL;
@@ -117,8 +123,8 @@ Test(nvrtc, asserts_end_with_ndebug) {
 
 Test(nvrtc, names_and_signatures) {
   fixture f = setup(saxpy);
-  KERNELS(f, {"saxpy", false}, {"ns::one", false}, {"fill<double>", true},
-          {"strided", false});
+  KERNELS(f, GUESSED("saxpy"), GUESSED("ns::one"), NEEDED("fill<double>"),
+          GUESSED("strided"));
   cr_assert_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
   cr_expect_eq(f.image->kind, ONS__IMAGE_CUBIN);
   cr_expect_eq(memcmp(f.image->code, "\177ELF", 4), 0);
@@ -135,18 +141,36 @@ Test(nvrtc, names_and_signatures) {
 
 Test(nvrtc, guessed_names_that_spoil_the_compile_are_dropped) {
   fixture f = setup(saxpy);
-  KERNELS(f, {"saxpy", true}, {"fill", false}, {"twice", false}, {"nowhere", false},
-          {"no::where", false}, {"a b", false}, {"twice<", false}, {"new\nline", false},
-          {"", false});
+  KERNELS(f, NEEDED("saxpy"), GUESSED("fill"), GUESSED("twice"), GUESSED("nowhere"),
+          GUESSED("no::where"), GUESSED("a b"), GUESSED("twice<"), GUESSED("new\nline"),
+          GUESSED(""));
   cr_assert_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
   cr_expect_eq(f.image->kernel_count, 1);
   expect_kernel(&f, "saxpy", "saxpy", "FvfPKfPflE");
   teardown(&f);
 }
 
+Test(nvrtc, variables) {
+  fixture f = setup(
+      "__device__ float unused[2][3];\n"
+      "namespace ns { __constant__ const double limits[4] = {1, 2, 3, 4}; }\n"
+      "template <typename T> __device__ T generic;\n"
+      "__global__ void k(int* p) { *p = 1; }\n");
+  KERNELS(f, VARIABLE("nowhere"), GUESSED("k"), VARIABLE("unused"),
+          VARIABLE("ns::limits"), VARIABLE("generic"), VARIABLE("k<"));
+  cr_assert_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
+  cr_expect_eq(f.image->kernel_count, 3);
+  expect_kernel(&f, "k", "_Z1kPi", "FvPiE");
+  expect_kernel(&f, "unused", "unused", "FvPA2_A3_fE");
+  /* Its symbol has a part that is NVRTC's own: const variables are internal. */
+  cr_expect_str_eq(ons__image_find(f.image, "ns::limits")->signature,
+                   "_Z7ons_sigIFvPA4_KdEEvv");
+  teardown(&f);
+}
+
 Test(nvrtc, required_name_that_is_not_there) {
   fixture f = setup(saxpy);
-  KERNELS(f, {"saxpy", false}, {"nowhere", true}, {"fill", false});
+  KERNELS(f, GUESSED("saxpy"), NEEDED("nowhere"), GUESSED("fill"));
   cr_expect_eq(compile(&f), ONS_STATUS_NOT_FOUND);
   cr_expect_contains(f.error.message, "no kernel \"nowhere\" in kernel.cu");
   cr_expect_contains(f.error.message, "identifier \"nowhere\" is undefined");
@@ -158,7 +182,7 @@ Test(nvrtc, user_error_is_not_hidden_by_names) {
   fixture f = setup(
       "\n__global__ void a(int* p, foo x) { *p = 1; }\n"
       "__global__ void b(int* p) { *p = q; }\n");
-  KERNELS(f, {"a", true}, {"b", false}, {"nowhere", false});
+  KERNELS(f, NEEDED("a"), GUESSED("b"), GUESSED("nowhere"));
   cr_expect_eq(compile(&f), ONS_STATUS_COMPILE_FAILED);
   cr_expect_str_eq(f.error.message,
                    "kernel.cu:2: error: identifier \"foo\" is undefined");
@@ -175,7 +199,7 @@ Test(nvrtc, error_inside_an_instance) {
       "  static_assert(sizeof(T) == 4, \"four bytes\");\n"
       "  *p = T::nothing();\n"
       "}\n");
-  KERNELS(f, {"t<double>", true});
+  KERNELS(f, NEEDED("t<double>"));
   cr_expect_eq(compile(&f), ONS_STATUS_COMPILE_FAILED);
   cr_expect_contains(f.error.message, "kernel.cu:2: error:");
   cr_expect_contains(f.error.message, "four bytes");
@@ -186,7 +210,7 @@ Test(nvrtc, error_inside_an_instance) {
 Test(nvrtc, file_name_with_quotes_and_spaces) {
   fixture f = setup("__global__ void a(int* p) { *p = q; }\n");
   f.request.name = "my \"own\" (dir)\\\xc3\xa4.cu";
-  KERNELS(f, {"a", false});
+  KERNELS(f, GUESSED("a"));
   cr_expect_eq(compile(&f), ONS_STATUS_COMPILE_FAILED);
   cr_expect_contains(f.error.message,
                      "my \"own\" (dir)\\\xc3\xa4.cu:1: error: identifier");
@@ -195,7 +219,7 @@ Test(nvrtc, file_name_with_quotes_and_spaces) {
 
 Test(nvrtc, log_of_a_success_has_the_warnings) {
   fixture f = setup("__global__ void a(int* p) {\n  int unused;\n  *p = 1;\n}\n");
-  KERNELS(f, {"a", false});
+  KERNELS(f, GUESSED("a"));
   cr_assert_eq(compile(&f), ONS_STATUS_OK);
   cr_expect_contains(f.log, "kernel.cu(2): warning");
   cr_expect_str_eq(f.log, f.image->log);
@@ -210,7 +234,7 @@ Test(nvrtc, options_pass_through) {
                                  "--gpu-architecture=compute_80"};
   f.request.options = options;
   f.request.option_count = 3;
-  KERNELS(f, {"a", false});
+  KERNELS(f, GUESSED("a"));
   cr_assert_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
   cr_expect_eq(f.image->kind, ONS__IMAGE_PTX);
   cr_expect_contains(f.image->code, ".target sm_80");
@@ -231,7 +255,7 @@ Test(nvrtc, rejected_option_is_named) {
 Test(nvrtc, device_newer_than_the_compiler_gets_ptx) {
   fixture f = setup(saxpy);
   f.request.arch = "sm_990";
-  KERNELS(f, {"saxpy", false});
+  KERNELS(f, GUESSED("saxpy"));
   cr_assert_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
   cr_expect_eq(f.image->kind, ONS__IMAGE_PTX);
   cr_expect_contains(f.image->code, ".visible .entry saxpy");
@@ -255,7 +279,7 @@ Test(nvrtc, headers_in_memory) {
                                 {"deep/er.h", "#define ER 2\n"}};
   f.request.headers = headers;
   f.request.header_count = 2;
-  KERNELS(f, {"a", false});
+  KERNELS(f, GUESSED("a"));
   cr_expect_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
   teardown(&f);
 }
@@ -275,7 +299,7 @@ Test(nvrtc, missing_headers_say_what_brings_them) {
     snprintf(source, sizeof(source), "#include %s\n__global__ void a() {}\n",
              cases[i].include);
     fixture f = setup(source);
-    KERNELS(f, {"a", false});
+    KERNELS(f, GUESSED("a"));
     cr_expect_eq(compile(&f), ONS_STATUS_COMPILE_FAILED);
     cr_expect_contains(f.error.message, cases[i].hint);
     teardown(&f);
@@ -292,7 +316,7 @@ Test(nvrtc, quoted_include_from_the_folder) {
   fclose(file);
   fixture f = setup("#include \"own.h\"\n__global__ void a(int* p) { *p = OWN; }\n");
   f.request.folder = folder;
-  KERNELS(f, {"a", false});
+  KERNELS(f, GUESSED("a"));
   cr_expect_eq(compile(&f), ONS_STATUS_OK, "%s", f.error.message);
   teardown(&f);
   remove(path);
@@ -322,7 +346,7 @@ static const char* const well_known[] = {
 Test(nvrtc, well_known_headers, .timeout = 120) {
   for (size_t i = 0; i < sizeof(well_known) / sizeof(well_known[0]); ++i) {
     fixture f = setup(well_known[i]);
-    KERNELS(f, {"a", true});
+    KERNELS(f, NEEDED("a"));
     ons_status status = compile(&f);
     if (strstr(f.error.message, "it comes with")) cr_skip_test("%s", f.error.message);
     cr_expect_eq(status, ONS_STATUS_OK, "%s%s", f.error.message, well_known[i]);
@@ -345,7 +369,7 @@ Test(nvrtc, threads_share_a_service) {
       "#include <stdint.h>\n__global__ void a(int32_t* p) { *p = VALUE; }\n";
   static const char* const options[THREADS] = {"-DVALUE=1", "-DVALUE=2", "-DVALUE=oops",
                                                "-DVALUE=4"};
-  const ons__kernel_name names[] = {{"a", true}};
+  const ons__kernel_name names[] = {NEEDED("a")};
   for (int i = 0; i < THREADS; ++i) {
     f[i] = setup(source);
     if (i) {
@@ -391,7 +415,7 @@ Test(nvrtc, out_of_memory_at_any_point, .timeout = 120) {
   stingy state = {0};
   const ons_allocator allocator = {&state, stingy_allocate, stingy_free};
   const ons__nvrtc_config config = {.allocator = &allocator};
-  const ons__kernel_name names[] = {{"a", true}, {"nowhere", false}};
+  const ons__kernel_name names[] = {NEEDED("a"), GUESSED("nowhere")};
   const char* const options[] = {"-DX=1"};
   const ons__compile_request request = {
       .allocator = &allocator,

@@ -44,7 +44,7 @@ static void expect_types(const char* mangled, const char* types) {
 /* "pointer const float32|complex64 8/8": kind, constness, dtypes, size and alignment. */
 static void describe(const ons__parameter* parameter, char* text, size_t capacity_bytes) {
   static const char* const kKinds[] = {"",       "pointer", "view",     "scalar",
-                                      "struct", "vector",  "pointers", "tensor map"};
+                                       "struct", "vector",  "pointers", "tensor map"};
   char dtype[32], alternative[32] = "", shape[32] = "";
   ons__dtype_text(parameter->dtype, dtype, sizeof(dtype));
   if (parameter->alternative.bits) {
@@ -317,9 +317,9 @@ Test(signature, integers) {
 
 Test(signature, small_floats) {
   static const char* const kHalf[] = {
-      "pointer float16 8/8", "pointer const float16 8/8",
-      "scalar float16 2/2",  "pointer float16x2|complex32 8/8",
-      "vector float16x2 4/4",     "pointer const float16x2|complex32 8/8"};
+      "pointer float16 8/8",  "pointer const float16 8/8",
+      "scalar float16 2/2",   "pointer float16x2|complex32 8/8",
+      "vector float16x2 4/4", "pointer const float16x2|complex32 8/8"};
   expect_parameters("_Z7ons_sigIFvP6__halfPKS0_S0_P7__half2S4_PKS4_EEvv", kHalf,
                     COUNT(kHalf));
   static const char* const kBfloat[] = {
@@ -364,9 +364,9 @@ Test(signature, vectors) {
 }
 
 Test(signature, complex) {
-  static const char* const kExpected[] = {"pointer complex64 8/8",
-                                          "pointer const complex128 8/8",
-                                          "vector complex64 8/8", "pointer complex32 8/8"};
+  static const char* const kExpected[] = {
+      "pointer complex64 8/8", "pointer const complex128 8/8", "vector complex64 8/8",
+      "pointer complex32 8/8"};
   expect_parameters(
       "_Z7ons_sigIFvPN4cuda3std3__47complexIfEEPKNS3_IdEES4_PNS3_I6__halfEEEEvv",
       kExpected, COUNT(kExpected));

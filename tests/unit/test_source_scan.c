@@ -419,15 +419,18 @@ Test(source_scan, deductions) {
       "T=1.dtype N=1.rank I=1.index T=2.dtype N=2.rank");
   expect_deductions("template <class T, int N> __global__ void f(ons::ptrs<T, N> xs) {}",
                     "T=0.dtype N=0.count");
-  expect_deductions("template <class T> __global__ void f(T const* const __restrict__ x,"
-                    " T x2[], const T *) {}",
-                    "T=0.dtype T=1.dtype T=2.dtype");
-  expect_deductions("template <class T, int N> __global__ void f(ons::view<float, 3> x,"
-                    " my::view<T, N> y, T** z, vec<T, N>* v, int (&a)[N], T*& r) {}",
-                    "");
-  expect_deductions("template <class T, int N> __global__ void f(ons::view<vec<T>, N+1> x)"
-                    " {}",
-                    "");
+  expect_deductions(
+      "template <class T> __global__ void f(T const* const __restrict__ x,"
+      " T x2[], const T *) {}",
+      "T=0.dtype T=1.dtype T=2.dtype");
+  expect_deductions(
+      "template <class T, int N> __global__ void f(ons::view<float, 3> x,"
+      " my::view<T, N> y, T** z, vec<T, N>* v, int (&a)[N], T*& r) {}",
+      "");
+  expect_deductions(
+      "template <class T, int N> __global__ void f(ons::view<vec<T>, N+1> x)"
+      " {}",
+      "");
   expect_deductions("__global__ void f(const T* x) {}", "");
   expect_deductions("template <class T> void g(T* x) {} __global__ void f(const T* x) {}",
                     "");
@@ -445,8 +448,8 @@ Test(source_scan, template_parameters) {
   static const struct {
     const char* name;
     bool is_type, has_default;
-  } expected[] = {{"T", true, false}, {"N", false, true},   {"FLAG", false, true},
-                  {NULL, true, false}, {NULL, true, false}, {"C", false, false},
+  } expected[] = {{"T", true, false},   {"N", false, true},  {"FLAG", false, true},
+                  {NULL, true, false},  {NULL, true, false}, {"C", false, false},
                   {"BIG", false, false}};
   cr_assert_eq(kernel->template_parameter_count, 7);
   for (size_t i = 0; i < 7; ++i) {

@@ -97,6 +97,7 @@ static ons_tensor* make(DLTensor dltensor, uint64_t dlpack_flags, uint32_t flags
   return tensor;
 }
 
+static const DLDevice host = {kDLCPU, 0};
 static int64_t shape[] = {4, 4};
 
 static ons_tensor* device_tensor(void) {
@@ -184,7 +185,7 @@ Test(tensor_export, strides_are_filled_in) {
                 0, 0);
   cr_expect(eq(ptr, ons_tensor_dltensor(tensor)->data, NULL));
   ons_tensor* copy = NULL;
-  OK(ons_tensor_copy_to_host(tensor, &copy, &error));
+  OK(ons_tensor_copy(tensor, host, &copy, &error));
   ons_tensor_release(copy);
   ons_tensor_release(tensor);
   end(true);
@@ -304,7 +305,7 @@ Test(tensor_export, a_capture_is_left_alone) {
                ONS_STATUS_CAPTURE));
   cr_expect(eq(int, ons_tensor_move(tensor, third, &error), ONS_STATUS_CAPTURE));
   OK(ons_tensor_wait(tensor, &error));
-  OK(ons_tensor_copy_to_host(tensor, &copy, &error));
+  OK(ons_tensor_copy(tensor, host, &copy, &error));
   ons_tensor_release(copy);
   OK(ons_tensor_event_take(tensor, &event, &token, &error));
   ons_tensor_event_give(tensor, token);
@@ -312,7 +313,7 @@ Test(tensor_export, a_capture_is_left_alone) {
   sim_graph_destroy(sim_capture_end(third));
   sim_capture_begin(home, SIM_CAPTURE_GLOBAL);
   cr_expect(eq(int, ons_tensor_wait(tensor, &error), ONS_STATUS_CAPTURE));
-  cr_expect(eq(int, ons_tensor_copy_to_host(tensor, &copy, &error), ONS_STATUS_CAPTURE));
+  cr_expect(eq(int, ons_tensor_copy(tensor, host, &copy, &error), ONS_STATUS_CAPTURE));
   cr_expect(
       eq(int, ons_tensor_event_take(tensor, &event, &token, &error), ONS_STATUS_CAPTURE));
   write_to(view->dl_tensor.data, consumer);
@@ -350,7 +351,7 @@ Test(tensor_export, a_capture_of_a_blocking_stream) {
 static void cr_expect_copy(DLTensor given, const float* expected) {
   ons_tensor* tensor = make(given, 0, 0);
   ons_tensor* copy = NULL;
-  OK(ons_tensor_copy_to_host(tensor, &copy, &error));
+  OK(ons_tensor_copy(tensor, host, &copy, &error));
   const DLTensor* dltensor = ons_tensor_dltensor(copy);
   int64_t count = 1;
   for (int32_t i = 0; i < given.ndim; ++i) count *= given.shape[i];
@@ -395,6 +396,31 @@ Test(tensor_export, copies_have_the_values_in_order) {
   cr_expect(eq(sz, end(true), 0));
 }
 
+Test(tensor_export, copies_on_the_device) {
+  for (uint64_t seed = 0; seed < SEEDS; ++seed) {
+    begin(seed);
+    ons_tensor *tensor = device_tensor(), *copy = NULL, *back = NULL;
+    OK(ons_tensor_copy(tensor, (DLDevice){kDLCUDA, 0}, &copy, &error));
+    ons_tensor_release(tensor);
+    DLManagedTensorVersioned* view = export_to(copy, consumer, ONS_EXPORT_ORDERED);
+    write_to(view->dl_tensor.data, consumer);
+    view->deleter(view);
+    OK(ons_tensor_copy(copy, host, &back, &error));
+    cr_expect(eq(int, ((int*)ons_tensor_dltensor(back)->data)[COUNT - 1], 7));
+    ons_tensor_release(back);
+    ons_tensor_release(copy);
+    collect_all();
+    cr_expect(eq(sz, end(true), 0), "seed %d", (int)seed);
+  }
+  begin(1);
+  ons_tensor *tensor = device_tensor(), *copy = NULL;
+  cr_expect(eq(int, ons_tensor_copy(tensor, (DLDevice){kDLCUDA, 1}, &copy, &error),
+               ONS_STATUS_UNSUPPORTED));
+  ons_tensor_release(tensor);
+  collect_all();
+  end(true);
+}
+
 Test(tensor_export, the_host_waits) {
   begin(1);
   sim_set_eagerness(0);
@@ -418,7 +444,7 @@ Test(tensor_export, elements_of_half_a_byte) {
                     .dtype = {kDLInt, 4, 1},
                     .shape = extents};
   ons_tensor *tensor = make(given, 0, 0), *copy = NULL;
-  OK(ons_tensor_copy_to_host(tensor, &copy, &error));
+  OK(ons_tensor_copy(tensor, host, &copy, &error));
   cr_expect(eq(int, memcmp(ons_tensor_dltensor(copy)->data, memory, 3), 0));
   ons_tensor_release(copy);
   ons_tensor_release(tensor);
@@ -426,7 +452,7 @@ Test(tensor_export, elements_of_half_a_byte) {
   given.strides = gaps;
   tensor = make(given, 0, 0);
   cr_expect(
-      eq(int, ons_tensor_copy_to_host(tensor, &copy, &error), ONS_STATUS_UNSUPPORTED));
+      eq(int, ons_tensor_copy(tensor, host, &copy, &error), ONS_STATUS_UNSUPPORTED));
   ons_tensor_release(tensor);
   end(true);
 }

@@ -45,8 +45,10 @@ Test(variable_scan, what_is_none) {
   expect("extern __device__ int elsewhere; extern \"C\" __device__ int there;", "");
   expect("struct S { static __device__ int member; }; __device__ S a;", "a");
   expect("__global__ void k() { __shared__ float s[4]; } __device__ int a;", "a");
-  expect("// __device__ int a;\n/* __constant__ int b; */ const char* c = \"__device__ d;\";",
-         "");
+  expect(
+      "// __device__ int a;\n/* __constant__ int b; */ const char* c = \"__device__ "
+      "d;\";",
+      "");
   expect("#define V __device__ int v;\n__device__ int a;", "a");
   expect("using namespace ns; __device__ int a;", "a");
 }

@@ -1,7 +1,7 @@
 // Included ahead of every kernel source, on every backend: ons::view, ons::ptrs,
-// ons::tensor_map and, where the compiler has no <stdint.h>, the fixed-width integers. C++17; nothing else is included.
-// Template parameters end in an underscore because -DN=4 and -DT=float are what sources
-// are compiled with.
+// ons::tensor_map and, where the compiler has no <stdint.h>, the fixed-width integers.
+// C++17; nothing else is included. Template parameters end in an underscore because -DN=4
+// and -DT=float are what sources are compiled with.
 #ifndef ONSTREAM_KERNEL_H_
 #define ONSTREAM_KERNEL_H_
 
@@ -30,9 +30,9 @@ extern "C" int printf(const char*, ...);
 #define ONS_CHECK_INDEX(index, size, what, dimension)                                    \
   do {                                                                                   \
     if ((index) < 0 || (index) >= (size)) {                                              \
-      printf("onstream: index %lld is outside of dimension %d, of size %lld, of an %s\n", \
-             static_cast<long long>(index), dimension, static_cast<long long>(size),     \
-             what);                                                                      \
+      printf(                                                                            \
+          "onstream: index %lld is outside of dimension %d, of size %lld, of an %s\n",   \
+          static_cast<long long>(index), dimension, static_cast<long long>(size), what); \
       ons::stop();                                                                       \
     }                                                                                    \
   } while (0)

@@ -120,9 +120,8 @@ ons_status ons__cuda_event_wait(ons__device* device, void* event, void* stream,
 bool ons__cuda_event_passed(ons__device* device, void* event);
 void* ons__cuda_event_handle(const void* event);
 ons_status ons__cuda_stream_wait(ons__device* device, void* stream, ons_error* error);
-ons_status ons__cuda_copy_to_host(ons__device* device, void* stream, void* target,
-                                  const void* source, size_t size_bytes,
-                                  ons_error* error);
+ons_status ons__cuda_memory_copy(ons__device* device, void* target, const void* source,
+                                 size_t size_bytes, void* stream, ons_error* error);
 void ons__cuda_housekeeping_enter(ons__device* device, unsigned* out_token);
 void ons__cuda_housekeeping_leave(ons__device* device, unsigned token);
 ons_status ons__cuda_graph_retain(ons__device* device, void* graph, void* object,
@@ -138,7 +137,8 @@ ons_status ons__cuda_graph_update(ons__device* device, const ons__function* func
                                   const ons_launch* launch, void* exec, void* node,
                                   void* const* parameters, ons_error* error);
 const char* ons__cuda_tensor_map(ons__device* device, const ons_tensor_map* map,
-                                 const DLTensor* tensor, unsigned char* out_bytes);
+                                 const DLTensor* tensor, const int64_t* strides,
+                                 unsigned char* out_bytes);
 ons_status ons__cuda_memory_allocate(ons__device* device, size_t size_bytes, void* stream,
                                      void** out_pointer, ons_error* error);
 bool ons__cuda_memory_free_in_order(ons__device* device, void* pointer, void* stream);

@@ -57,8 +57,8 @@ ons_status ons__cuda_memory_zero(ons__device* base, void* pointer, size_t size_b
   ons__cuda_scope scope;
   CUresult result = ons__cuda_stream_enter(device, stream, &scope);
   if (!result) {
-    result = driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)pointer, 0, size_bytes,
-                                     stream);
+    result =
+        driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)pointer, 0, size_bytes, stream);
     ons__cuda_context_leave(device, &scope);
   }
   return result ? ons__cuda_error(driver, "cuMemsetD8Async", result, error)

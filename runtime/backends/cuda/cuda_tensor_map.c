@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "runtime/backends/cuda/cuda_backend.h"
-#include "runtime/tensor.h"
 
 /* Only where floats are filled in out of bounds does the type matter beyond its size. */
 static CUtensorMapDataType data_type(DLDataType dtype) {
@@ -32,7 +31,8 @@ static CUtensorMapDataType data_type(DLDataType dtype) {
 
 /* The driver counts dimensions from the innermost, and knows its stride. */
 const char* ons__cuda_tensor_map(ons__device* base, const ons_tensor_map* map,
-                                 const DLTensor* tensor, unsigned char* out_bytes) {
+                                 const DLTensor* tensor, const int64_t* strides,
+                                 unsigned char* out_bytes) {
   const ons__cuda_device* device = (const ons__cuda_device*)base;
   if (!device->driver->cuTensorMapEncodeTiled || atoi(base->arch + strlen("sm_")) < 90) {
     return "tensor maps need a GPU of compute capability 9.0 and a driver of CUDA 12.0";
@@ -45,8 +45,7 @@ const char* ons__cuda_tensor_map(ons__device* base, const ons_tensor_map* map,
     box[i] = map->box[from];
     steps[i] = map->steps[from] ? map->steps[from] : 1;
     if (i == 0) continue;
-    stride_bytes[i - 1] =
-        (uint64_t)ons__tensor_stride(tensor, (int32_t)from) * (tensor->dtype.bits / 8u);
+    stride_bytes[i - 1] = (uint64_t)strides[from] * (tensor->dtype.bits / 8u);
   }
   CUtensorMap encoded;
   CUresult result = device->driver->cuTensorMapEncodeTiled(

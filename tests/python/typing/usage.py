@@ -11,6 +11,9 @@ def use(x: Any) -> Any:
     kernel: ons.Kernel = mod.axpy
     launcher: ons.Launcher = kernel[ons.cdiv(10, 4), (4, 1)]
     launcher(1.0, x, ons.like(x), ons.empty((2, 3), "float32"))
+    launcher(1.0, x, ons.zeros(("x.shape[0]", 4), "x.dtype"), ons.workspace(64), out=x)
+    launcher(x, ons.like(x, shape=lambda *args: 3), ons.zeros_like(x, dtype="int32"), out=(x, None))
+    kernel.launch([x, ons.empty("n", "float32")], grid=1, block=1, out=[x])
     kernel[1, 1, 0, None](x)
     other["scale<float, 4>"].launch([x], grid=1, block=(1, 2, 3), shared=4, stream=x)
     ons.register_producer(type(x), stream=lambda array: array.stream, read_only=True)
@@ -23,6 +26,11 @@ def use(x: Any) -> Any:
     tensor.release()
     with ons.borrow(x) as borrowed:
         kernel[1, 1](borrowed)
+    generic = mod.generic("scale<T, N>", N="x.ndim", K=3, B=True)
+    generic[1, 1](x, [x, None], (1.0, 2), ons.tensor_map(x, (64, 16), swizzle=128, write=True))
+    generic.launch([x], grid=1, block=1)
+    instances: tuple[ons.Kernel, ...] = (*generic.instances, generic.instance(x))
+    instances[0].prepare()
     text: str | None = kernel.signature
     registers: int = kernel.attributes("cuda:0")["registers"]
     try:

@@ -1,0 +1,193 @@
+"""Every dtype of every array library on every backend: what test_matrix.py runs and support.md shows.
+
+As a program it prints the table, in Markdown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import onstream as ons
+
+SOURCE = """
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_fp8.h>
+template <typename T> __global__ void copy(const T* x, T* out, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = x[i];
+}
+"""
+
+DTYPES = [
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2",
+    "complex64", "complex128",
+]  # fmt: skip
+N = 5
+
+
+def values(dtype: str) -> Any:
+    """What the arrays hold, as NumPy has it."""
+    import ml_dtypes
+    import numpy as np
+
+    found = getattr(ml_dtypes, dtype, None) or dtype
+    return np.array([0, 1, 1, 0, 1]).astype(found)
+
+
+def numpy_array(backend: str, dtype: str) -> Any:
+    return values(dtype) if backend == "cpu" else None
+
+
+def torch_array(backend: str, dtype: str) -> Any:
+    import torch
+
+    kind = getattr(torch, dtype)
+    return torch.tensor([0, 1, 1, 0, 1]).to(kind).to(backend)
+
+
+def jax_array(backend: str, dtype: str) -> Any:
+    import jax
+
+    device = jax.devices("cpu" if backend == "cpu" else "gpu")[0]
+    with setting("jax"), jax.default_device(device):
+        return jax.numpy.array([0, 1, 1, 0, 1]).astype(dtype)
+
+
+def cupy_array(backend: str, dtype: str) -> Any:
+    import cupy
+
+    return cupy.asarray(values(dtype)) if backend == "cuda" else None
+
+
+def tensor(backend: str, dtype: str) -> Any:
+    return ons.from_dlpack(torch_array(backend, dtype))
+
+
+PRODUCERS: dict[str, Callable[[str, str], Any]] = {
+    "numpy": numpy_array,
+    "torch": torch_array,
+    "jax": jax_array,
+    "cupy": cupy_array,
+    "onstream": tensor,
+}
+NEEDS = {"onstream": "torch"}
+READ_ONLY = {"jax"}
+
+
+def is_there(producer: str, backend: str) -> bool:
+    """Is the library installed, and does it have arrays on the backend?"""
+    try:
+        importlib.import_module(NEEDS.get(producer, producer))
+        return PRODUCERS[producer](backend, "float32") is not None
+    except Exception:
+        return False
+
+
+def make(producer: str, backend: str, dtype: str) -> Any:
+    """An array, or None where the library has no such dtype."""
+    try:
+        return PRODUCERS[producer](backend, dtype)
+    except (AttributeError, TypeError, RuntimeError, ValueError):
+        return None
+
+
+def bits(x: Any) -> bytes:
+    """The memory of an array."""
+    if isinstance(x, ons.Tensor):
+        import torch
+
+        x = torch.from_dlpack(x)
+    if type(x).__module__.startswith("torch"):
+        import torch
+
+        return bytes(x.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    if hasattr(x, "get"):
+        x = x.get()
+    import numpy as np
+
+    return np.asarray(x).tobytes()
+
+
+def reads(kernel: Any, x: Any, backend: str, dtype: str) -> bool:
+    """Through const T*: into memory of torch's, which has no dtype for this."""
+    import torch
+
+    expected = values(dtype)
+    out = torch.zeros(expected.nbytes, dtype=torch.uint8, device=backend)
+    kernel[1, 32](x, out, N)
+    return bits(out) == expected.tobytes()
+
+
+def writes(kernel: Any, x: Any, y: Any) -> bool:
+    kernel[1, 32](x, y, 0)
+    return True
+
+
+def outputs(kernel: Any, x: Any, dtype: str) -> bool:
+    out = kernel[1, 32](x, ons.like(x), N)
+    return type(out) is type(x) and bits(out) == values(dtype).tobytes()
+
+
+def attempt(function: Callable[..., bool], *args: Any) -> str:
+    try:
+        return "yes" if function(*args) else "WRONG"
+    except (ons.ArgumentError, ons.UnsupportedError):
+        return "refused"
+
+
+SINK = SOURCE.replace("T* out", "void* out").replace("out[i]", "((T*)out)[i]")
+
+
+def setting(producer: str) -> Any:
+    """JAX makes arrays of 64-bit numbers, outputs too, only where that is switched on."""
+    if producer != "jax":
+        return contextlib.nullcontext()
+    import jax
+
+    return jax.enable_x64(True)
+
+
+def row(modules: tuple[Any, Any], producer: str, backend: str, dtype: str) -> tuple[str, ...]:
+    """What becomes of a const T*, a T* and an output: "yes", "refused"; "-": no such array."""
+    x = make(producer, backend, dtype)
+    if x is None:
+        return ("-", "-", "-")
+    copy, sink = modules[0].generic("copy<T>"), modules[1].generic("copy<T>")
+    y = make(producer, backend, dtype)
+    with setting(producer):
+        return (
+            attempt(reads, sink, x, backend, dtype),
+            attempt(writes, copy, x, y),
+            attempt(outputs, copy, x, dtype),
+        )
+
+
+def modules() -> tuple[Any, Any]:
+    return ons.Module(SOURCE), ons.Module(SINK)
+
+
+def main() -> None:
+    both = modules()
+    print("# Arrays\n")
+    print("Generated by tests/python/matrix.py. r: for `const T*`; w: for `T*`; o: as an output.")
+    for backend in ("cpu", "cuda"):
+        there = [name for name in PRODUCERS if is_there(name, backend)]
+        if not there:
+            continue
+        print(f"\n## {backend}\n\n| dtype | {' | '.join(there)} |\n|---|{'---|' * len(there)}")
+        for dtype in DTYPES:
+            cells = []
+            for name in there:
+                found = row(both, name, backend, dtype)
+                letters = [c for c, how in zip("rwo", found, strict=True) if how == "yes"]
+                cells.append(" ".join(letters) or ("no such dtype" if found[0] == "-" else "no"))
+            print(f"| {dtype} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
