@@ -23,26 +23,27 @@ ons_status ons__retained_check(const ons_kernel* kernel, const ons_launch* launc
 typedef struct enqueuing {
   ons__capture_info capture; /* of the launch stream */
   ons__join join;            /* event NULL: all arguments are on the launch stream */
+  bool is_mixed;             /* some arguments are on other streams */
   ons__retired* retired;     /* NULL: nothing is kept */
 } enqueuing;
 
 /* Looks; touches nothing. */
 static ons_status look(const ons_kernel* kernel, const ons__bound* bound,
                        const ons_launch* launch, const ons_arg* args, size_t arg_count,
-                       const ons__target* target, ons__capture_info* out_capture,
-                       ons_error* error) {
+                       const ons__target* target, enqueuing* around, ons_error* error) {
   ons_status status = ons__retained_check(kernel, launch, error);
   if (!status) status = ons__events_check(kernel, bound, launch->events, error);
-  *out_capture = (ons__capture_info){0};
+  around->capture = (ons__capture_info){0};
   if (status || !bound->capture_state) return status;
-  status = ons__stream_capture(bound->device, target->stream, out_capture, error);
+  status = ons__stream_capture(bound->device, target->stream, &around->capture, error);
   if (status) {
     ons__error_prefix(error, "kernel '%s'", kernel->name);
     return status;
   }
-  status = ons__order_check(kernel, bound->device, ons__order_policy(kernel, launch),
-                            target, out_capture, args, arg_count, error);
-  if (!status && ons__order_is_mixed(target, args, arg_count)) {
+  status =
+      ons__order_check(kernel, bound->device, ons__order_policy(kernel, launch), target,
+                       &around->capture, args, arg_count, &around->is_mixed, error);
+  if (!status && around->is_mixed && (launch->flags & ONS_LAUNCH_STREAM)) {
     /* Before a stream is made to wait: elsewhere the launch itself refuses it. */
     status = bound->ops->stream_check(bound->device, target->stream, error);
     if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
@@ -55,14 +56,15 @@ static ons_status look(const ons_kernel* kernel, const ons__bound* bound,
 static ons_status wait_first(const ons_kernel* kernel, const ons__bound* bound,
                              const ons_launch* launch, const ons_arg* args,
                              size_t arg_count, const ons__target* target,
-                             ons__capture_info* capture, ons_error* error) {
+                             enqueuing* around, ons_error* error) {
+  const ons__capture_info* capture = &around->capture;
   if (!launch->events || launch->events->wait_count == 0 || !ONS__DOES(EVENTS_WAIT)) {
     return ONS_STATUS_OK;
   }
   ons_status status =
       ons__events_wait(kernel, bound, launch->events, target, capture->state, error);
   if (status || capture->state == ONS__CAPTURE_ACTIVE) return status;
-  status = look(kernel, bound, launch, args, arg_count, target, capture, error);
+  status = look(kernel, bound, launch, args, arg_count, target, around, error);
   if (status && capture->state == ONS__CAPTURE_ACTIVE) {
     ons__error_prefix(error,
                       "waiting for the events has taken stream %p into a capture, to "
@@ -72,14 +74,14 @@ static ons_status wait_first(const ons_kernel* kernel, const ons__bound* bound,
   return status;
 }
 
-static ons_status reserve(ons__bound* bound, const ons_launch* launch, bool is_mixed,
-                          enqueuing* around, ons_error* error) {
+static ons_status reserve(ons__bound* bound, const ons_launch* launch, enqueuing* around,
+                          ons_error* error) {
   ons_status status = ONS_STATUS_OK;
   if (launch->retained_count > 0) {
     status = ons__retire_reserve(&bound->entry->retire, launch->retained,
                                  launch->retained_count, &around->retired, error);
   }
-  if (!status && is_mixed) {
+  if (!status && around->is_mixed) {
     bool captured = around->capture.state == ONS__CAPTURE_ACTIVE;
     status = ons__join_begin(bound->entry, captured, &around->join, error);
   }
@@ -131,18 +133,16 @@ ons_status ons__enqueue(const ons_kernel* kernel, ons__bound* bound,
                         ons_error* error) {
   enqueuing around = {0};
   ons_status status =
-      look(kernel, bound, launch, args, arg_count, target, &around.capture, error);
+      look(kernel, bound, launch, args, arg_count, target, &around, error);
   if (!status) {
-    status = wait_first(kernel, bound, launch, args, arg_count, target, &around.capture,
-                        error);
+    status = wait_first(kernel, bound, launch, args, arg_count, target, &around, error);
   }
   if (status) return status;
   if (ons__launch_is_empty(launch)) {
     ons__retained_release(launch->retained, launch->retained_count);
     return after_launch(kernel, bound, launch, args, arg_count, target, &around, error);
   }
-  bool is_mixed = bound->capture_state && ons__order_is_mixed(target, args, arg_count);
-  status = reserve(bound, launch, is_mixed, &around, error);
+  status = reserve(bound, launch, &around, error);
   if (!status && around.join.event && ONS__DOES(JOIN_BEFORE)) {
     status = ons__order_before(kernel, &around.join, target, args, arg_count, error);
   }

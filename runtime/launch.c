@@ -199,8 +199,9 @@ static ONS__NOINLINE ons_status check_special(const ons_kernel* kernel,
     ons__error_prefix(error, "kernel '%s'", kernel->name);
     return status;
   }
+  bool is_mixed;
   return ons__order_check(kernel, bound->device, ONS_ORDER_JOIN, target, &info, NULL, 0,
-                          error);
+                          &is_mixed, error);
 }
 
 static ONS__NOINLINE ons_status launch_bound(const ons_kernel* kernel, ons__bound* bound,
@@ -462,11 +463,12 @@ static ons_status resolve_capture(const ons_kernel* kernel, ons__device* device,
                                   ons__capture_info* out_info, ons_error* error) {
   *out_info = (ons__capture_info){0};
   if (!device->backend->ops->capture_state || launch->graph) return ONS_STATUS_OK;
+  bool is_mixed;
   ons_status status = ons__stream_capture(device, target->stream, out_info, error);
   return status || !ONS__DOES(LOOK_FIRST)
              ? status
              : ons__order_check(kernel, device, ons__order_policy(kernel, launch), target,
-                                out_info, args, arg_count, error);
+                                out_info, args, arg_count, &is_mixed, error);
 }
 
 ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,

@@ -149,12 +149,6 @@ static const ons_arg* next_foreign(const ons__target* target, walk* at) {
   return NULL;
 }
 
-bool ons__order_is_mixed(const ons__target* target, const ons_arg* args,
-                         size_t arg_count) {
-  walk at = {.args = args, .arg_count = arg_count};
-  return next_foreign(target, &at) != NULL;
-}
-
 static void trust(const ons__target* target, ons_arg* arg) {
   if (!is_tensor(arg) || is_on_host(arg)) return;
   bool is_output = has_stream(arg) && (arg->flags & ONS_ARG_OUTPUT);
@@ -300,7 +294,8 @@ static ons_status check_foreign(const ons_kernel* kernel, ons__device* device,
 ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
                             ons_order policy, const ons__target* target,
                             const ons__capture_info* info, const ons_arg* args,
-                            size_t arg_count, ons_error* error) {
+                            size_t arg_count, bool* out_mixed, ons_error* error) {
+  *out_mixed = false;
   if (info->state == ONS__CAPTURE_ELSEWHERE) {
     return refuse_elsewhere(kernel, target->stream, error);
   }
@@ -317,6 +312,7 @@ ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
   }
   walk at = {.args = args, .arg_count = arg_count};
   while ((arg = next_foreign(target, &at))) {
+    *out_mixed = true;
     if (policy == ONS_ORDER_STRICT && ONS__DOES(REFUSE_STRICT)) {
       return refuse_mixed(kernel, target, arg, &at, error);
     }

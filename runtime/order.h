@@ -49,15 +49,12 @@ void ons__order_trust(const ons__target* target, const ons_arg* args, size_t arg
 
 /* Looks before any stream is touched. Refuses other streams than the launch stream where
  * the policy or a capture forbids them, and what a capture cannot take at all. |info| is
- * the launch stream's. Arguments may be pending. */
+ * the launch stream's. Arguments may be pending.
+ * |out_mixed|: is there another stream than the launch stream among them? */
 ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
                             ons_order policy, const ons__target* target,
                             const ons__capture_info* info, const ons_arg* args,
-                            size_t arg_count, ons_error* error);
-
-/* Is there another stream than the launch stream among the arguments? */
-bool ons__order_is_mixed(const ons__target* target, const ons_arg* args,
-                         size_t arg_count);
+                            size_t arg_count, bool* out_mixed, ons_error* error);
 
 /* The launch stream waits for every other stream of the arguments, ... */
 ons_status ons__order_before(const ons_kernel* kernel, const ons__join* join,

@@ -115,8 +115,9 @@ ONS_API ONS_NODISCARD ons_status ons_runtime_set_order(ons_runtime* runtime,
 ONS_API size_t ons_runtime_collect(ons_runtime* runtime);
 
 /* Later work on `waiting_stream` waits, on the device, for all that `signalling_stream`
- * holds now. The host does not wait. Not for streams under capture. Errors: UNAVAILABLE,
- * UNSUPPORTED on devices without streams, CAPTURE, DEVICE. */
+ * holds now. The host does not wait. Both streams are part of one capture, or neither of
+ * any. Errors: UNAVAILABLE, UNSUPPORTED on devices without streams, CAPTURE with nothing
+ * touched, DEVICE. */
 ONS_API ONS_NODISCARD ons_status ons_stream_wait(ons_runtime* runtime, DLDevice device,
                                                  void* waiting_stream,
                                                  void* signalling_stream,

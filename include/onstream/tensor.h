@@ -14,7 +14,7 @@
  * The per-thread default stream (2) as home stream is that of the thread that creates the
  * tensor; other threads use the legacy default stream, which it waits for, in its place.
  *
- * The home stream must exist for as long as the tensor. Where the tensor is released
+ * Nothing here owns the home stream: it must exist for as long as the tensor. Where the tensor is released
  * while a capture of that stream is under way that began after the tensor was made, the
  * stream must outlive the captured graph too. */
 #ifndef ONSTREAM_TENSOR_H_

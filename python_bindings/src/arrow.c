@@ -24,10 +24,10 @@ static bool refuse(onspy_call* call, size_t index, PyObject* object, const char*
 }
 
 static bool dtype_of(const char* format, DLDataType* out_dtype) {
-#define COMPARE(text, dtype_code, dtype_bits)                  \
-  if (format != NULL && strcmp(format, text) == 0) {           \
-    *out_dtype = (DLDataType){(dtype_code), (dtype_bits), 1};  \
-    return true;                                               \
+#define COMPARE(text, dtype_code, dtype_bits)                 \
+  if (format != NULL && strcmp(format, text) == 0) {          \
+    *out_dtype = (DLDataType){(dtype_code), (dtype_bits), 1}; \
+    return true;                                              \
   }
   ARROW_TYPES(COMPARE)
 #undef COMPARE

@@ -10,7 +10,7 @@ typedef struct import_call {
   ons_launch launch;
   onspy_call call;
   PyObject* object;
-  PyObject* stream; /* the owner of the home stream, owned; NULL: the array's library is */
+  PyObject* stream; /* owns the home stream; owned. NULL: the array's library does */
   ons_arg arg;
   DLTensor tensor;
   ons_retained temporary[ONSPY_TEMPORARIES];
@@ -25,7 +25,7 @@ enum { HELD_MAX = ONSPY_TEMPORARIES + 1 };
 typedef struct held {
   DLManagedTensorVersioned managed;
   PyObject* object; /* NULL where an entry owns the memory */
-  PyObject* stream; /* the owner of the home stream, which must outlive the uses; or NULL */
+  PyObject* stream; /* owns the home stream, which must outlive the uses; or NULL */
   size_t count;
   ons_retained entries[HELD_MAX];
 } held;
@@ -56,9 +56,8 @@ static held* keep(import_call* self, const onspy_producer* producer) {
   onspy_call* call = &self->call;
   held* kept = PyMem_Calloc(1, sizeof *kept);
   if (kept == NULL) return (held*)PyErr_NoMemory();
-  bool owns =
-      producer->kind == ONSPY_KIND_EXCHANGE || producer->kind == ONSPY_KIND_DLPACK ||
-      producer->kind == ONSPY_KIND_ARROW;
+  bool owns = producer->kind == ONSPY_KIND_EXCHANGE ||
+              producer->kind == ONSPY_KIND_DLPACK || producer->kind == ONSPY_KIND_ARROW;
   kept->object = owns ? NULL : Py_NewRef(self->object);
   kept->stream = self->stream;
   self->stream = NULL;

@@ -68,8 +68,8 @@ static bool release_in_order(onspy_state* state, onspy_tensor* self) {
 }
 
 static bool is_ordered_release(const onspy_tensor* self) {
-  return self->type != NULL && !self->import.on_host && PyThread_get_thread_ident() == self->thread &&
-         !is_finalizing();
+  return self->type != NULL && !self->import.on_host &&
+         PyThread_get_thread_ident() == self->thread && !is_finalizing();
 }
 
 static bool release(onspy_state* state, onspy_tensor* self) {
@@ -142,8 +142,8 @@ PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stre
   const onspy_producer* producer = onspy_producer_find(state, Py_TYPE(object), &scratch);
   if (producer == NULL) return NULL;
   onspy_import import = {0};
-  ons_tensor* tensor =
-      onspy_tensor_import(state, object, producer, given ? stream : NULL, handle, &import);
+  ons_tensor* tensor = onspy_tensor_import(state, object, producer, given ? stream : NULL,
+                                           handle, &import);
   if (tensor == NULL) return NULL;
   onspy_tensor* self = (onspy_tensor*)onspy_tensor_wrap(state, tensor);
   if (self == NULL) return NULL;
@@ -184,8 +184,7 @@ DLDevice onspy_tensor_device(PyObject* object) {
 
 ons_tensor* onspy_tensor_handle(PyObject* object) {
   ons_tensor* handle = ((onspy_tensor*)object)->handle;
-  if (handle == NULL)
-    PyErr_SetString(PyExc_ValueError, "the Tensor has been released");
+  if (handle == NULL) PyErr_SetString(PyExc_ValueError, "the Tensor has been released");
   return handle;
 }
 
@@ -380,19 +379,18 @@ static PyGetSetDef tensor_getset[] = {
      "Version 3, with the tensor's stream; only in a CUDA GPU's memory.", NULL},
     {NULL, NULL, NULL, NULL, NULL}};
 
-static PyType_Slot tensor_slots[] = {{Py_tp_doc, (void*)tensor_doc},
-                                     {Py_tp_repr, ONSPY_FUNCTION(tensor_repr)},
-                                     {Py_tp_methods, ONSPY_FUNCTION(tensor_methods)},
-                                     {Py_tp_getset, ONSPY_FUNCTION(tensor_getset)},
-                                     {Py_sq_length, ONSPY_FUNCTION(tensor_length)},
-                                     {Py_bf_getbuffer,
-                                      ONSPY_FUNCTION(onspy_tensor_get_buffer)},
-                                     {Py_bf_releasebuffer,
-                                      ONSPY_FUNCTION(onspy_tensor_release_buffer)},
-                                     {Py_tp_traverse, ONSPY_FUNCTION(tensor_traverse)},
-                                     {Py_tp_clear, ONSPY_FUNCTION(tensor_clear)},
-                                     {Py_tp_dealloc, ONSPY_FUNCTION(tensor_dealloc)},
-                                     {0, NULL}};
+static PyType_Slot tensor_slots[] = {
+    {Py_tp_doc, (void*)tensor_doc},
+    {Py_tp_repr, ONSPY_FUNCTION(tensor_repr)},
+    {Py_tp_methods, ONSPY_FUNCTION(tensor_methods)},
+    {Py_tp_getset, ONSPY_FUNCTION(tensor_getset)},
+    {Py_sq_length, ONSPY_FUNCTION(tensor_length)},
+    {Py_bf_getbuffer, ONSPY_FUNCTION(onspy_tensor_get_buffer)},
+    {Py_bf_releasebuffer, ONSPY_FUNCTION(onspy_tensor_release_buffer)},
+    {Py_tp_traverse, ONSPY_FUNCTION(tensor_traverse)},
+    {Py_tp_clear, ONSPY_FUNCTION(tensor_clear)},
+    {Py_tp_dealloc, ONSPY_FUNCTION(tensor_dealloc)},
+    {0, NULL}};
 
 PyType_Spec onspy_tensor_spec = {
     .name = "onstream.Tensor",

@@ -7,6 +7,7 @@ Function numbers and the layout of the callback data are those of CUPTI's header
 from __future__ import annotations
 
 import ctypes
+import functools
 import glob
 import os
 import site
@@ -14,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _DRIVER_API = 1
 _ENTER = 0
@@ -86,24 +88,37 @@ class Counts:
             self.launches[_WAITS[function]] += 1
 
 
+# One subscription for the life of the process: a thread may be on its way into the callback
+# at any time.
+_current: Counts | None = None
+
+
+def _callback(_user: int | None, _domain: int, function: int, data: Any) -> None:
+    if _current is not None and data.contents.site == _ENTER:
+        _current.seen(function)
+
+
+_entry = _CALLBACK(_callback)
+
+
+@functools.cache
+def _subscribe() -> None:
+    cupti = _library()
+    subscriber = ctypes.c_void_p()
+    if status := cupti.cuptiSubscribe(ctypes.byref(subscriber), _entry, None):
+        raise OSError(f"cuptiSubscribe returned {status}")
+    for function in _WAITS:
+        if status := cupti.cuptiEnableCallback(1, subscriber, _DRIVER_API, function):
+            raise OSError(f"cuptiEnableCallback({function}) returned {status}")
+
+
 @contextmanager
 def counted() -> Iterator[Counts]:
     """Raises OSError where CUPTI is missing or not allowed."""
-    counts = Counts()
-    cupti = _library()
-
-    def callback(_user: int | None, _domain: int, function: int, data: object) -> None:
-        if data.contents.site == _ENTER:  # type: ignore[attr-defined]
-            counts.seen(function)
-
-    entry = _CALLBACK(callback)
-    subscriber = ctypes.c_void_p()
-    if status := cupti.cuptiSubscribe(ctypes.byref(subscriber), entry, None):
-        raise OSError(f"cuptiSubscribe returned {status}")
+    global _current
+    _subscribe()
+    _current = Counts()
     try:
-        for function in _WAITS:
-            if status := cupti.cuptiEnableCallback(1, subscriber, _DRIVER_API, function):
-                raise OSError(f"cuptiEnableCallback({function}) returned {status}")
-        yield counts
+        yield _current
     finally:
-        cupti.cuptiUnsubscribe(subscriber)
+        _current = None

@@ -67,7 +67,7 @@ def test_scalar_on_the_device_is_refused(mod: ons.Module, jax: Any) -> None:
         mod.scale[1, 8](x[0], x, ons.like(x), 8)
 
 
-def test_capsules_are_released(mod: ons.Module, jax: Any) -> None:
+def test_capsules_are_released(mod: ons.Module, jax: Any, torch: Any) -> None:
     """Many times the device's memory passes through: nothing may be held for ever."""
     n = 1 << 26
     stats = jax.devices()[0].memory_stats() or {}
@@ -76,3 +76,5 @@ def test_capsules_are_released(mod: ons.Module, jax: Any) -> None:
         x = jax.numpy.ones(n)
         z = mod.scale[ons.cdiv(n, 256), 256](1.0, x, ons.like(x), n)
         z.block_until_ready()
+    torch.cuda.synchronize()
+    assert ons.collect() == 0, "the device is past everything"

@@ -307,8 +307,9 @@ def test_the_tables_in_a_capture(sim: Sim, t: ons.Tensor) -> None:
 
 def test_read_only(arrays: Arrays, producer: Any, sim: Sim) -> None:
     table = table_of(ons.Tensor)
-    library: Any = type("Library", (ArrayInterface,), {"__dlpack__": None,
-                                                       "__dlpack_device__": lambda x: CUDA})
+    library: Any = type(
+        "Library", (ArrayInterface,), {"__dlpack__": None, "__dlpack_device__": lambda x: CUDA}
+    )
     t = ons.from_dlpack(library(data=(0x8000, True), shape=(3,), stream=sim.stream()))
     assert managed(t.__dlpack__(stream=-1, max_version=(1, 0))).flags == READ_ONLY
     view = table.owned(t)

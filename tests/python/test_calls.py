@@ -342,26 +342,27 @@ class Memory:
 
 
 @pytest.mark.parametrize(
-    "stream",
+    ("stream", "handle"),
     [
-        None,
-        0,
-        1,
-        2,
-        12345678,
-        np.int64(5).item(),
-        Protocol((0, 5)),
-        Attribute(__cuda_stream__=(0, 5)),
-        Attribute(cuda_stream=5),
-        Attribute(ptr=5),
-        Attribute(handle=5),
-        Attribute(handle=ctypes.c_void_p(5)),
-        Attribute(handle=ctypes.c_void_p(None)),
-        Attribute(native_handle=5, device=Attribute(type="cuda")),
+        (None, None),
+        (0, 0),
+        (1, 1),
+        (2, 2),
+        (12345678, 12345678),
+        (2**64 - 1, 2**64 - 1),
+        (Protocol((0, 5)), 5),
+        (Attribute(__cuda_stream__=(0, 5)), 5),
+        (Attribute(cuda_stream=5), 5),
+        (Attribute(ptr=5), 5),
+        (Attribute(handle=5), 5),
+        (Attribute(handle=ctypes.c_void_p(5)), 5),
+        (Attribute(handle=ctypes.c_void_p(None)), 0),
+        (Attribute(native_handle=5, device=Attribute(type="cuda")), 5),
     ],
 )
-def test_streams_that_are_taken(mod: ons.Module, stream: Any) -> None:
+def test_streams_that_are_taken(mod: ons.Module, stream: Any, handle: Any) -> None:
     mod.scale[1, 1, 0, stream]
+    assert ons.use_stream(stream).handle == handle
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,10 @@ def test_every_capsule_is_deleted_once(producer: Any, version: Any) -> None:
     host = producer.make_type(0)(memory.ctypes.data, (4,))
     t = ons.from_dlpack(host)
     capsules = [t.__dlpack__(max_version=version) for _ in range(3)]
-    arrays = [torch.utils.dlpack.from_dlpack(capsules[0]), torch.utils.dlpack.from_dlpack(capsules[1])]
+    arrays = [
+        torch.utils.dlpack.from_dlpack(capsules[0]),
+        torch.utils.dlpack.from_dlpack(capsules[1]),
+    ]
     with pytest.raises(RuntimeError, match="consumed only once"):
         torch.utils.dlpack.from_dlpack(capsules[0])
     t.release()
@@ -395,7 +398,9 @@ class ArrowArray:
         return self.t.__arrow_c_device_array__()
 
 
-@pytest.mark.parametrize("dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
+@pytest.mark.parametrize(
+    "dtype", ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"]
+)
 def test_arrow_there_and_back(dtype: str, mod: ons.Module) -> None:
     x = np.arange(5, dtype=dtype)
     gone = weakref.ref(x)

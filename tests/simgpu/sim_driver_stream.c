@@ -309,12 +309,16 @@ CUresult cuEventQuery(CUevent handle) {
   return sim_leave(done ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY);
 }
 
+/* What is captured is found first. */
 CUresult cuEventSynchronize(CUevent handle) {
-  ENTER_UNSAFE();
+  ENTER();
   sim_count_sync();
   const sim_event* event = sim_check(handle, SIM_EVENT);
   sim_current_record()->handle = handle;
   if (event->capture_id) return sim_leave(ask_captured(event));
+  if (!sim_unsafe_call_allowed()) {
+    return sim_leave(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+  }
   wait_for(event->op);
   return sim_leave(CUDA_SUCCESS);
 }
@@ -356,8 +360,9 @@ CUresult cuMemAllocAsync(CUdeviceptr* out_pointer, size_t size_bytes, CUstream h
         stream,
         &(sim_work){.kind = SIM_WORK_ALLOC, .target = pointer, .size_bytes = size_bytes});
   } else {
-    if (!sim.simulating) sim_die("memory of a stream is not known without simulation");
-    pointer = sim_allocate_memory(SIM_MEMORY_POOL, device, size_bytes, stream);
+    /* Without simulation there are no pools to hand memory out again. */
+    sim_memory_kind kind = sim.simulating ? SIM_MEMORY_POOL : SIM_MEMORY_DEVICE;
+    pointer = sim_allocate_memory(kind, device, size_bytes, sim.simulating ? stream : NULL);
   }
   *out_pointer = (CUdeviceptr)(uintptr_t)pointer;
   return sim_leave(CUDA_SUCCESS);

@@ -67,7 +67,11 @@ class Held:
         self.released = False
         self.tied: Graph | None = None  # that keeps the memory after the release
 
-    read_only = property(lambda self: self.array.read_only)
+    @property
+    def read_only(self) -> bool:
+        """Also where nothing keeps its library's later work behind a write."""
+        return self.array.read_only or self.producer is None
+
     kind = "tensor"
     abandoned = False
     captured = None
