@@ -9,6 +9,7 @@
 #include <onstream/onstream.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define BENCH_API __attribute__((visibility("default")))
@@ -67,6 +68,40 @@ double bench_launch_kernel_ex(void* entry, void* function, void** parameters,
   const double start = now_ns();
   for (int i = 0; i < count && result == 0; ++i) {
     result = launch(&config, function, parameters, NULL);
+  }
+  const double end = now_ns();
+  return result ? -(double)result : (end - start) / count;
+}
+
+/* A launch between two streams that wait for each other, with what has to be asked first:
+ * nanoseconds per launch, or the driver's error code negated. */
+typedef struct join_entries {
+  launch_ex_function launch;
+  int (*is_capturing)(void* stream, int* status);
+  int (*record)(void* event, void* stream);
+  int (*wait)(void* stream, void* event, unsigned flags);
+} join_entries;
+BENCH_API double bench_launch_joined(void* const* entries, void* function,
+                                     void** parameters, unsigned grid, unsigned block,
+                                     void* stream, void* other, void* event, int count);
+
+double bench_launch_joined(void* const* entries, void* function, void** parameters,
+                           unsigned grid, unsigned block, void* stream, void* other,
+                           void* event, int count) {
+  join_entries driver;
+  memcpy(&driver, entries, sizeof(driver));
+  const launch_config config = {{grid, 1, 1}, {block, 1, 1}, 0, stream, NULL, 0};
+  int result = 0;
+  int status = 0;
+  const double start = now_ns();
+  for (int i = 0; i < count && result == 0; ++i) {
+    result = driver.is_capturing(stream, &status);
+    if (!result) result = driver.is_capturing(other, &status);
+    if (!result) result = driver.record(event, other);
+    if (!result) result = driver.wait(stream, event, 0);
+    if (!result) result = driver.launch(&config, function, parameters, NULL);
+    if (!result) result = driver.record(event, stream);
+    if (!result) result = driver.wait(other, event, 0);
   }
   const double end = now_ns();
   return result ? -(double)result : (end - start) / count;

@@ -42,12 +42,13 @@ HOISTED = "onstream f(2.0, x, y, n), f = k[g, b]"
 OUT = "onstream f(2.0, x, y, out, n), f = k[g, b]"
 LIKE = "onstream f(2.0, x, y, like(x), n), f = k[g, b]"
 GENERIC = "onstream f(2.0, x, y, n), f = generic[g, b]"
+DRIVER_JOINED = "cuLaunchKernelEx and a join with another stream, C loop"
 JOINED = "onstream f(2.0, x, y, n), f = k[g, b, 0, another stream]: joined"
 C_API = "onstream C API, three tensors, C loop"
 
 
 # On a GPU every other row leaves 2 * x + y in y.
-UNCHECKED = {LOOP, EXTENSION, DRIVER_EX3, C_API, OUT, LIKE, EMPTY_LIKE}
+UNCHECKED = {LOOP, EXTENSION, DRIVER_EX3, DRIVER_JOINED, C_API, OUT, LIKE, EMPTY_LIKE}
 
 
 def attempt(name: str, build: Callable[[], Row]) -> Row:
@@ -221,6 +222,27 @@ class Driver:
         )
         return function
 
+    def joined_row(self, tensors: list[Any], stream: int) -> Row:
+        """The driver's own price of a join: two queries, records and waits."""
+        other, event = ctypes.c_void_p(), ctypes.c_void_p()
+        self._check(self._cuda.cuStreamCreate(ctypes.byref(other), 1), "cuStreamCreate")
+        self._check(self._cuda.cuEventCreate(ctypes.byref(event), 2), "cuEventCreate")
+        names = ("cuLaunchKernelEx", "cuStreamIsCapturing", "cuEventRecord", "cuStreamWaitEvent")
+        addresses = [ctypes.cast(getattr(self._cuda, n), ctypes.c_void_p).value for n in names]
+        entries = (ctypes.c_void_p * len(names))(*addresses)
+        values = [
+            ctypes.c_float(2),
+            *[ctypes.c_void_p(t.data_ptr()) for t in tensors],
+            ctypes.c_longlong(COUNT),
+        ]
+        parameters = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        function, loop = self.function("saxpy"), self._native.bench_launch_joined
+
+        def call(count: int, _alive: Any = values) -> float:
+            return loop(entries, function, parameters, GRID, BLOCK, stream, other, event, count)
+
+        return c_row(DRIVER_JOINED, call)
+
     def row(self, name: str, kernel: str, tensors: list[Any], stream: int) -> Row:
         """`name` begins with the driver's function."""
         entry = name.split(",")[0]
@@ -338,7 +360,7 @@ def driver_rows(native: measure.Native, case: Case, out: Any, architecture: str)
     try:
         driver = Driver(native, SAXPY, architecture)
     except Exception as error:
-        names = (DRIVER, DRIVER_EX, LEAST, DRIVER_EX3)
+        names = (DRIVER, DRIVER_EX, LEAST, DRIVER_EX3, DRIVER_JOINED)
         return [Row(name, None, why(error)) for name in names]
     two, three = [case.x, case.y], [case.x, case.y, out]
 
@@ -356,6 +378,7 @@ def driver_rows(native: measure.Native, case: Case, out: Any, architecture: str)
         attempt(DRIVER, lambda: driver.row(DRIVER, "saxpy", two, case.stream)),
         attempt(DRIVER_EX, lambda: driver.row(DRIVER_EX, "saxpy", two, case.stream)),
         attempt(LEAST, least),
+        attempt(DRIVER_JOINED, lambda: driver.joined_row(two, case.stream)),
         attempt(DRIVER_EX3, lambda: driver.row(DRIVER_EX3, "axpy", three, case.stream)),
     ]
 

@@ -344,6 +344,19 @@ class Native:
                 pointer,
                 ctypes.c_int,
             ]
+        joined = library.bench_launch_joined
+        joined.restype = ctypes.c_double
+        joined.argtypes = [
+            ctypes.POINTER(pointer),
+            pointer,
+            ctypes.POINTER(pointer),
+            unsigned,
+            unsigned,
+            pointer,
+            pointer,
+            pointer,
+            ctypes.c_int,
+        ]
         library.bench_axpy_create.restype = pointer
         library.bench_axpy_create.argtypes = []
         library.bench_axpy_destroy.argtypes = [pointer]

@@ -103,6 +103,7 @@ class Kernel:
         priority: int | None = ...,
         carveout: int | None = ...,
         out: Any = ...,
+        device: _Device = ...,
     ) -> Any: ...
     def update_node(
         self,

@@ -53,7 +53,8 @@
 
 /* The path of a call is kept together, and apart from what only failures need. */
 #if defined(__has_attribute) && __has_attribute(no_stack_protector)
-#define ONSPY_HOT __attribute__((hot, no_stack_protector)) /* a canary is a cache miss */
+#define ONSPY_HOT __attribute__((hot, no_stack_protector)) /* a canary is a cache miss \
+                                                            */
 #else
 #define ONSPY_HOT __attribute__((hot))
 #endif
@@ -143,7 +144,8 @@ enum {
   ONSPY_PRODUCER_LIMIT = 192, /* types remembered; further ones are looked up anew */
   ONSPY_FREE_LAUNCHERS = 16,
   ONSPY_STACK_ARGUMENTS = 24, /* more go to the heap */
-  ONSPY_TEMPORARIES = 4,      /* of an output: placed, its model, its extents, its own */
+  ONSPY_TEMPORARIES = 6, /* of an output: placed, its model, extents of both, its own,
+                            a workspace */
 };
 
 typedef struct onspy_state {
@@ -213,7 +215,7 @@ typedef struct onspy_kernel {
   PyObject_HEAD ons_kernel* handle;
   size_t slot_count; /* 0 until the signature is known */
   onspy_slot* slots;
-  bool known; /* the signature is: slots and parameters are filled */
+  bool known;       /* the signature is: slots and parameters are filled */
   bool takes_lists; /* or tensor maps: an argument may stand for several, or another */
   const struct onspy_expansion* expansion; /* of a kernel made up for one call; or NULL */
   size_t output_index; /* where an output was seen last; past the end: nowhere */
@@ -264,7 +266,7 @@ enum {
   ONSPY_PRODUCER_READ_ONLY = 1, /* immutable, whatever its protocol says */
   /* It has no stream: the arrays are on the one that the caller of the kernel names. */
   ONSPY_PRODUCER_ON_CALLERS_STREAM = 2,
-  ONSPY_PRODUCER_RETAINED = 4,      /* the memory may be freed in no stream's order */
+  ONSPY_PRODUCER_RETAINED = 4,       /* the memory may be freed in no stream's order */
   ONSPY_PRODUCER_NONE_IS_LEGACY = 8, /* in __cuda_array_interface__, that is */
   ONSPY_PRODUCER_STOP_GRADIENT = 16  /* an attribute, false where autograd looks on */
 };
@@ -385,12 +387,12 @@ typedef struct onspy_update {
 typedef struct onspy_call {
   onspy_state* state;
   onspy_kernel* kernel;
-  const ons_launch* launch;   /* with a graph: no stream has to do with the call */
+  const ons_launch* launch;      /* with a graph: no stream has to do with the call */
   struct onspy_generic* generic; /* chooses the kernel first; NULL for most */
-  const onspy_update* update; /* or NULL; `launch` then has a graph, of no content */
-  PyObject* const* objects;   /* the arguments, as given */
-  PyObject* const* replaced;  /* the placeholder that out= gave an array for, one per
-                                 argument, NULL where there was none; or NULL */
+  const onspy_update* update;    /* or NULL; `launch` then has a graph, of no content */
+  PyObject* const* objects;      /* the arguments, as given */
+  PyObject* const* replaced;     /* the placeholder that out= gave an array for, one per
+                                    argument, NULL where there was none; or NULL */
   size_t count;
   ons_arg* args;
   DLTensor* tensors;       /* one per argument */
@@ -514,7 +516,8 @@ static inline bool onspy_on_host(DLDevice device) {
 
 typedef struct onspy_expansion onspy_expansion;
 
-/* Fill args[index] for a vector parameter from a list of numbers, from a Python complex. */
+/* Fill args[index] for a vector parameter from a list of numbers, from a Python complex.
+ */
 bool onspy_vector(onspy_call* call, size_t index, PyObject* list);
 bool onspy_complex(onspy_call* call, size_t index, PyObject* number);
 /* Is there a list of tensors or a tensor map? Such a call is made by the second. */
@@ -553,8 +556,8 @@ ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
                                 const onspy_producer* producer, PyObject* owner,
                                 void* stream, onspy_import* out_import);
 PyObject* onspy_from_dlpack(onspy_state* state, PyObject* object, PyObject* stream);
-/* An onstream.Tensor of the library's tensor, which it takes over (on failure too). Nobody
- * is asked for a stream at its release. */
+/* An onstream.Tensor of the library's tensor, which it takes over (on failure too).
+ * Nobody is asked for a stream at its release. */
 PyObject* onspy_tensor_wrap(onspy_state* state, ons_tensor* tensor);
 /* The exchange table of the type. */
 bool onspy_tensor_table_add(onspy_state* state);
@@ -702,7 +705,7 @@ typedef struct onspy_rule {
 } onspy_rule;
 
 typedef struct onspy_template_parameter {
-  PyObject* text; /* as in the name: "T"; owned */
+  PyObject* text;  /* as in the name: "T"; owned */
   PyObject* fixed; /* C++, where no argument decides: "4"; owned, or NULL, then: */
   onspy_rule* rules;
   size_t rule_count;

@@ -156,6 +156,9 @@ static bool second_pass(onspy_call* call, ons_launch* launch) {
  * before the arguments are looked at more closely: the first device array's, else the
  * CPU. */
 static bool prepare_for_arguments(onspy_call* call) {
+  if (call->launch->flags & ONS_LAUNCH_DEVICE) {
+    return onspy_kernel_prepare(call->kernel, call->launch->device);
+  }
   DLDevice device = {kDLCPU, 0};
   for (size_t i = 0; i < call->count && onspy_on_host(device); ++i) {
     onspy_producer scratch;

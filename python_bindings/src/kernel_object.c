@@ -255,7 +255,7 @@ static PyObject* refuse_call(const onspy_kernel* kernel) {
                "kernel '%s': %S; call launch(args, grid=, block=, shared=0, stream=None, "
                "order=None, graph=None, dependencies=None, wait=None, signal=None, "
                "external=False, threads=None, cluster=None, cooperative=False, "
-               "programmatic=False, priority=None, carveout=None, out=None)",
+               "programmatic=False, priority=None, carveout=None, out=None, device=None)",
                ons_kernel_name(kernel->handle), value);
   Py_XDECREF(type);
   Py_XDECREF(value);
@@ -267,7 +267,7 @@ PyDoc_STRVAR(
     "launch($self, args, *, grid=None, block, shared=0, stream=None, order=None, "
     "graph=None, dependencies=None, wait=None, signal=None, external=False, "
     "threads=None, cluster=None, cooperative=False, programmatic=False, priority=None, "
-    "carveout=None, out=None)\n"
+    "carveout=None, out=None, device=None)\n"
     "--\n\n"
     "The same as kernel[grid, block, shared, stream](*args).\n\n"
     "threads instead of grid says how many threads to launch (an int, or up to three): "
@@ -296,26 +296,28 @@ PyDoc_STRVAR(
     "it in the stream has ended, and waits for it by itself; priority, as of streams, "
     "the lower the sooner; carveout, percent of the L1 cache as shared memory, a hint. "
     "On the CPU the last three have no effect and the first two are refused.\n\n"
+    "device is for kernels without array arguments, which launch on the CPU else; see "
+    "Module.prepare.\n\n"
     "out gives arrays for the outputs among args (ons.empty, ons.like and so on; not "
     "workspaces): one, or a tuple with one for each in their order, None for those to be "
     "allocated. Their shape and dtype must be the output's; they are returned.");
 static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs) {
   onspy_kernel* kernel = (onspy_kernel*)self;
-  static char* keywords[] = {
-      "args",         "grid",         "block",   "shared",   "stream",
-      "order",        "graph",        "wait",    "signal",   "external",
-      "dependencies", "threads",      "cluster", "priority", "carveout",
-      "cooperative",  "programmatic", "out",     NULL};
-  PyObject *objects, *out = NULL;
+  static char* keywords[] = {"args",         "grid",     "block",        "shared",
+                             "stream",       "order",    "graph",        "wait",
+                             "signal",       "external", "dependencies", "threads",
+                             "cluster",      "priority", "carveout",     "cooperative",
+                             "programmatic", "out",      "device",       NULL};
+  PyObject *objects, *out = NULL, *device = Py_None;
   onspy_config_args config = {.grid = NULL};
   onspy_target_args given = {.order = Py_None};
   onspy_attribute_args wanted = {.cluster = NULL};
   if (!PyArg_ParseTupleAndKeywords(
-          args, kwargs, "O|$OOOOOOOOpOOOOOppO:launch", keywords, &objects, &config.grid,
+          args, kwargs, "O|$OOOOOOOOpOOOOOppOO:launch", keywords, &objects, &config.grid,
           &config.block, &config.shared, &config.stream, &given.order, &given.graph,
           &given.wait, &given.signal, &given.external, &given.dependencies,
           &config.threads, &wanted.cluster, &wanted.priority, &wanted.carveout,
-          &wanted.cooperative, &wanted.programmatic, &out)) {
+          &wanted.cooperative, &wanted.programmatic, &out, &device)) {
     return refuse_call(kernel);
   }
   given.stream = config.stream;
@@ -325,6 +327,10 @@ static PyObject* kernel_launch(PyObject* self, PyObject* args, PyObject* kwargs)
       !onspy_order_parse(given.order, &launch.order) ||
       !onspy_attributes_parse(kernel, &wanted, &launch, &attributes)) {
     return NULL;
+  }
+  if (device != Py_None) {
+    if (!onspy_device_parse(kernel->state, device, &launch.device)) return NULL;
+    launch.flags |= ONS_LAUNCH_DEVICE;
   }
   PyObject* tuple = PySequence_Tuple(objects);
   if (tuple == NULL) return refuse_call(kernel);

@@ -200,10 +200,10 @@ def test_variables(torch: Any, mod: ons.Module) -> None:
         view = torch.from_dlpack(counts)
         assert view.tolist() == [[1, 2, 3], [4, 5, 6]]
         assert view.data_ptr() == counts.data_ptr
-        mod.count.launch((10,), grid=1, block=6, stream=stream)
+        mod.count.launch((10,), grid=1, block=6, stream=stream, device="cuda")
         assert view.tolist() == [[11, 12, 13], [14, 15, 16]]
         view.zero_()
-        mod.count.launch((1,), grid=1, block=6, stream=stream)
+        mod.count.launch((1,), grid=1, block=6, stream=stream, device="cuda")
         assert view.tolist() == [[1, 1, 1], [1, 1, 1]]
 
 

@@ -994,6 +994,17 @@ def test_streams_need_an_array_in_gpu_memory(mod: ons.Module, sim: Sim, arrays: 
     assert sim.launches() == []
 
 
+def test_a_device_for_kernels_without_arrays(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    kernel = ons.Module("__global__ void alone(int n) {}").alone
+    kernel.launch((1,), grid=1, block=1, stream=arrays.stream, device="cuda:0")
+    assert sim.launch().stream == arrays.stream
+    sim.clear()
+    kernel.launch((1,), grid=1, block=1, device="cpu")
+    assert sim.launches() == []
+    with pytest.raises(ons.ArgumentError, match="'x'.*cuda:0"):
+        mod.scale.launch((2.0, arrays(), arrays(), 4), grid=1, block=1, device="cuda:1")
+
+
 def test_empty_alone_has_no_library(mod: ons.Module, sim: Sim) -> None:
     for kernel in (mod["fill<float>"], ons.Module(mod.source + "// another")["fill<float>"]):
         with pytest.raises(ons.ArgumentTypeError, match="'out'.*ons.empty without any array"):
