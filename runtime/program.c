@@ -32,7 +32,8 @@ ons__program* ons__program_create(ons_module* module, const ons__kernel_name* na
     const ons__kernel_name* name = &names[program->name_count];
     char* copy = ons__strdup(allocator, name->name);
     if (!copy) goto fail;
-    program->names[program->name_count] = (ons__kernel_name){copy, name->required, name->is_variable};
+    program->names[program->name_count] =
+        (ons__kernel_name){copy, name->required, name->is_variable};
   }
   return program;
 fail:

@@ -17,7 +17,8 @@ ons_status ons__tensor_check_eager(const ons_tensor* tensor, void* home,
       info.state == ONS__CAPTURE_ACTIVE
           ? "the tensor's stream %p is being captured: nobody outside can wait for what "
             "is on it; the capture is untouched"
-          : "the tensor's stream %p is the legacy default stream, and a stream that waits "
+          : "the tensor's stream %p is the legacy default stream, and a stream that "
+            "waits "
             "for it is being captured; the capture is untouched",
       home);
 }
@@ -44,7 +45,8 @@ ons_status ons_tensor_wait(ons_tensor* tensor, ons_error* error) {
   return status ? status : wait_for_stream(tensor, home, error);
 }
 
-/* ---- elements ----------------------------------------------------------------------- */
+/* ---- elements -----------------------------------------------------------------------
+ */
 
 static size_t bits_of(const DLTensor* tensor) {
   return (size_t)tensor->dtype.bits * tensor->dtype.lanes;
@@ -84,7 +86,8 @@ static void find_span(const DLTensor* tensor, int64_t* out_lowest, size_t* out_c
   *out_count = (size_t)(highest - lowest) + 1;
 }
 
-/* ---- copies ------------------------------------------------------------------------- */
+/* ---- copies -------------------------------------------------------------------------
+ */
 
 static ons_status copy_on_stream(const ons_tensor* tensor, void* home, void* target,
                                  const void* source, size_t size_bytes,
@@ -133,8 +136,7 @@ static ons_status fill_from_device(const ons_tensor* tensor, void* home,
 static ons_status fill(const ons_tensor* tensor, void* home, const ons_tensor* copy,
                        bool is_dense, ons_error* error) {
   const DLTensor* dltensor = &tensor->dltensor;
-  size_t size_bytes =
-      (size_t)(ons__tensor_count(dltensor) * bits_of(dltensor) + 7) / 8;
+  size_t size_bytes = (size_t)(ons__tensor_count(dltensor) * bits_of(dltensor) + 7) / 8;
   if (size_bytes == 0) return ONS_STATUS_OK;
   if (tensor->entry) {
     return fill_from_device(tensor, home, copy, is_dense, size_bytes, error);

@@ -12,7 +12,7 @@ typedef struct tensor_view {
   union {
     DLManagedTensorVersioned versioned;
     DLManagedTensor legacy;
-  } managed; /* first: consumers have its address */
+  } managed;          /* first: consumers have its address */
   ons_tensor* tensor; /* one reference */
   void* stream;       /* the consumer's, if ordered */
   uint64_t thread;    /* that the stream was given in */
@@ -20,7 +20,8 @@ typedef struct tensor_view {
   int64_t extents[];
 } tensor_view;
 
-/* ---- the end of a view -------------------------------------------------------------- */
+/* ---- the end of a view --------------------------------------------------------------
+ */
 
 static void drop_reference(void* tensor) { ons_tensor_release(tensor); }
 
@@ -67,7 +68,8 @@ static void delete_legacy(DLManagedTensor* managed) {
   if (managed) end_view(managed->manager_ctx);
 }
 
-/* ---- views -------------------------------------------------------------------------- */
+/* ---- views --------------------------------------------------------------------------
+ */
 
 static ons_status check(const ons_tensor* tensor, uint32_t flags, const void* out_view,
                         ons_error* error) {
@@ -163,7 +165,8 @@ ons_status ons_tensor_export_legacy(ons_tensor* tensor, void* consumer_stream,
   return ONS_STATUS_OK;
 }
 
-/* ---- streams and events ------------------------------------------------------------- */
+/* ---- streams and events -------------------------------------------------------------
+ */
 
 ons_status ons_tensor_move(ons_tensor* tensor, void* stream, ons_error* error) {
   if (!tensor) {

@@ -14,9 +14,9 @@
  * The per-thread default stream (2) as home stream is that of the thread that creates the
  * tensor; other threads use the legacy default stream, which it waits for, in its place.
  *
- * Nothing here owns the home stream: it must exist for as long as the tensor. Where the tensor is released
- * while a capture of that stream is under way that began after the tensor was made, the
- * stream must outlive the captured graph too. */
+ * Nothing here owns the home stream: it must exist for as long as the tensor. Where the
+ * tensor is released while a capture of that stream is under way that began after the
+ * tensor was made, the stream must outlive the captured graph too. */
 #ifndef ONSTREAM_TENSOR_H_
 #define ONSTREAM_TENSOR_H_
 
@@ -92,10 +92,8 @@ typedef struct ons_allocation {
   void* stream; /* the home stream; of memory on a device */
 } ons_allocation;
 
-#define ONS_ALLOCATION_INIT                       \
-  {                                               \
-    sizeof(ons_allocation), 0, {kDLCPU, 0}, {0, 0, 0}, 0, 0, 0 \
-  }
+#define ONS_ALLOCATION_INIT \
+  { sizeof(ons_allocation), 0, {kDLCPU, 0}, {0, 0, 0}, 0, 0, 0 }
 
 /* A new tensor, dense in row-major order. On a GPU it is of the driver's pool
  * (cuMemAllocAsync): it may be used in the order of the home stream, and its last release
@@ -118,7 +116,8 @@ ONS_API ONS_NODISCARD ons_status ons_memory_zero(ons_runtime* runtime,
                                                  const DLTensor* tensor, void* stream,
                                                  ons_error* error);
 
-/* ---- references --------------------------------------------------------------------- */
+/* ---- references ---------------------------------------------------------------------
+ */
 
 /* Reference counting; any thread; NULL is accepted. The last release has the deleter
  * called once: for host memory at once, else when the device is past all that the home
@@ -141,8 +140,8 @@ ONS_API ONS_NODISCARD ons_status ons_tensor_release_to(ons_tensor* tensor,
                                                        void* producer_stream,
                                                        ons_error* error);
 
-/* The tensor; borrowed, valid as long as `tensor`. Strides are filled in, and the offset is
- * part of the address, which is NULL where there are no elements. */
+/* The tensor; borrowed, valid as long as `tensor`. Strides are filled in, and the offset
+ * is part of the address, which is NULL where there are no elements. */
 ONS_API const DLTensor* ons_tensor_dltensor(const ons_tensor* tensor);
 
 /* The tensor as an argument of launches, on its home stream. Borrowed likewise. */
@@ -154,7 +153,8 @@ ONS_API void ons_tensor_arg(const ons_tensor* tensor, ons_arg* out_arg);
 ONS_API ONS_NODISCARD ons_status ons_tensor_move(ons_tensor* tensor, void* stream,
                                                  ons_error* error);
 
-/* ---- handing a tensor on ------------------------------------------------------------ */
+/* ---- handing a tensor on ------------------------------------------------------------
+ */
 
 typedef enum ons_export_flags {
   /* The consumer works on `consumer_stream`: it waits for all that the home stream holds
@@ -174,8 +174,8 @@ typedef enum ons_export_flags {
  * is done with it.
  *
  * The stream is not looked at for host memory. Legal in capture as a creation is. Errors:
- * UNSUPPORTED for tensors that require grad, which only their own library follows; CAPTURE
- * with nothing touched; INVALID_ARGUMENT, DEVICE, OUT_OF_MEMORY. */
+ * UNSUPPORTED for tensors that require grad, which only their own library follows;
+ * CAPTURE with nothing touched; INVALID_ARGUMENT, DEVICE, OUT_OF_MEMORY. */
 ONS_API ONS_NODISCARD ons_status ons_tensor_export(ons_tensor* tensor,
                                                    void* consumer_stream, uint32_t flags,
                                                    DLManagedTensorVersioned** out_view,
@@ -183,18 +183,21 @@ ONS_API ONS_NODISCARD ons_status ons_tensor_export(ons_tensor* tensor,
 
 /* The same for consumers of DLPack before version 1.0, whose views have no flags:
  * read-only tensors are UNSUPPORTED. */
-ONS_API ONS_NODISCARD ons_status ons_tensor_export_legacy(
-    ons_tensor* tensor, void* consumer_stream, uint32_t flags, DLManagedTensor** out_view,
-    ons_error* error);
+ONS_API ONS_NODISCARD ons_status ons_tensor_export_legacy(ons_tensor* tensor,
+                                                          void* consumer_stream,
+                                                          uint32_t flags,
+                                                          DLManagedTensor** out_view,
+                                                          ons_error* error);
 
 /* Blocks until the device is past all that the home stream holds: the host may then read
  * managed memory. Harms no capture; CAPTURE where the home stream is part of one. Returns
- * at once for plain and pinned host memory, whose users say themselves when it is ready. */
+ * at once for plain and pinned host memory, whose users say themselves when it is ready.
+ */
 ONS_API ONS_NODISCARD ons_status ons_tensor_wait(ons_tensor* tensor, ons_error* error);
 
-/* A copy with memory of onstream's own, dense, in plain host memory or on the tensor's own
- * device. What is on a device is copied in the order of the home stream, which is also the
- * copy's; for a copy to the host this blocks until it is there. Errors: those of
+/* A copy with memory of onstream's own, dense, in plain host memory or on the tensor's
+ * own device. What is on a device is copied in the order of the home stream, which is
+ * also the copy's; for a copy to the host this blocks until it is there. Errors: those of
  * ons_tensor_wait and of ons_tensor_allocate; UNSUPPORTED for another device, for what is
  * not dense and to be copied on the device, and for elements of less than a byte that are
  * not packed. */

@@ -7,11 +7,6 @@ z = mod.axpy[ons.cdiv(n, 256), 256](2.0, x, y, ons.like(x), n)
 
 from __future__ import annotations
 
-# Importing is quick: neither typing nor contextlib are needed for what is here.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 from onstream._core import (
     ArgumentError,
     ArgumentTypeError,
@@ -44,6 +39,11 @@ from onstream._core import (
     zeros,
     zeros_like,
 )
+
+# Importing is quick: neither typing nor contextlib are needed for what is here.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "ArgumentError",

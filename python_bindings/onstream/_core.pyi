@@ -38,9 +38,7 @@ _Block = _Extents | Literal["auto"]
 # Extents, the names of arguments ("n", "x.shape", "x.shape[0]"), a function of the arguments.
 _Shape = int | str | Iterable[int | str] | Callable[..., int | Iterable[int]]
 _Key = (
-    tuple[_Extents, _Block]
-    | tuple[_Extents, _Block, int]
-    | tuple[_Extents, _Block, int, _Stream]
+    tuple[_Extents, _Block] | tuple[_Extents, _Block, int] | tuple[_Extents, _Block, int, _Stream]
 )
 
 class _Occupancy(TypedDict):

@@ -39,17 +39,17 @@ typedef struct arrow_device_array {
 } arrow_device_array;
 
 /* XX(format, DLPack's code, bits): the types that DLPack has as well. */
-#define ARROW_TYPES(XX)  \
-  XX("c", kDLInt, 8)     \
-  XX("C", kDLUInt, 8)    \
-  XX("s", kDLInt, 16)    \
-  XX("S", kDLUInt, 16)   \
-  XX("i", kDLInt, 32)    \
-  XX("I", kDLUInt, 32)   \
-  XX("l", kDLInt, 64)    \
-  XX("L", kDLUInt, 64)   \
-  XX("e", kDLFloat, 16)  \
-  XX("f", kDLFloat, 32)  \
+#define ARROW_TYPES(XX) \
+  XX("c", kDLInt, 8)    \
+  XX("C", kDLUInt, 8)   \
+  XX("s", kDLInt, 16)   \
+  XX("S", kDLUInt, 16)  \
+  XX("i", kDLInt, 32)   \
+  XX("I", kDLUInt, 32)  \
+  XX("l", kDLInt, 64)   \
+  XX("L", kDLUInt, 64)  \
+  XX("e", kDLFloat, 16) \
+  XX("f", kDLFloat, 32) \
   XX("g", kDLFloat, 64)
 
 #endif /* ONSPY_ARROW_ABI_H_ */

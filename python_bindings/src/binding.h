@@ -53,8 +53,9 @@
 
 /* The path of a call is kept together, and apart from what only failures need. */
 #if defined(__has_attribute) && __has_attribute(no_stack_protector)
-#define ONSPY_HOT __attribute__((hot, no_stack_protector)) /* a canary is a cache miss \
-                                                            */
+#define ONSPY_HOT                                                      \
+  __attribute__((hot, no_stack_protector)) /* a canary is a cache miss \
+                                            */
 #else
 #define ONSPY_HOT __attribute__((hot))
 #endif

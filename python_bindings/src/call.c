@@ -107,9 +107,8 @@ static bool ask_pending(onspy_call* call, bool (*ask)(onspy_call*, size_t, PyObj
 /* No pending argument is of unknown order under capture: ons_launch_resolve has refused
  * that. All are checked before the first is asked, which puts its stream in order. */
 static bool finish_pending(onspy_call* call) {
-  bool checked =
-      !ONS__DOES(LOOK_FIRST) ||
-      (ask_pending(call, onspy_call_check) && onspy_arrow_check_capture(call));
+  bool checked = !ONS__DOES(LOOK_FIRST) ||
+                 (ask_pending(call, onspy_call_check) && onspy_arrow_check_capture(call));
   if (!checked || !ask_pending(call, onspy_call_ask)) {
     return false;
   }
@@ -275,10 +274,11 @@ static bool run(onspy_call* call) {
 }
 
 static PyObject* refuse_out(const onspy_call* call) {
-  return PyErr_Format(call->state->error_argument_type,
-                      "kernel '%s': out= together with a list of tensors; pass the arrays "
-                      "in the place of the outputs",
-                      ons_kernel_name(call->kernel->handle));
+  return PyErr_Format(
+      call->state->error_argument_type,
+      "kernel '%s': out= together with a list of tensors; pass the arrays "
+      "in the place of the outputs",
+      ons_kernel_name(call->kernel->handle));
 }
 
 static PyObject* run_and_release(onspy_call* call) {
@@ -373,17 +373,19 @@ static bool replace(onspy_kernel* kernel, PyObject* given, PyObject** objects,
   Py_ssize_t used = 0;
   for (size_t i = 0; i < count; ++i) {
     if (!is_returned(kernel->state, objects[i])) continue;
-    PyObject* array = used < PyTuple_GET_SIZE(given) ? PyTuple_GET_ITEM(given, used) : NULL;
+    PyObject* array =
+        used < PyTuple_GET_SIZE(given) ? PyTuple_GET_ITEM(given, used) : NULL;
     ++used;
     if (array == NULL || array == Py_None) continue;
     replaced[i] = objects[i];
     objects[i] = array;
   }
   if (used == PyTuple_GET_SIZE(given)) return true;
-  PyErr_Format(kernel->state->error_argument_type,
-               "kernel '%s': out= has %zd arrays, and the arguments %zd outputs (ons.empty, "
-               "ons.like and so on): give one for each, or None to have it allocated",
-               ons_kernel_name(kernel->handle), PyTuple_GET_SIZE(given), used);
+  PyErr_Format(
+      kernel->state->error_argument_type,
+      "kernel '%s': out= has %zd arrays, and the arguments %zd outputs (ons.empty, "
+      "ons.like and so on): give one for each, or None to have it allocated",
+      ons_kernel_name(kernel->handle), PyTuple_GET_SIZE(given), used);
   return false;
 }
 

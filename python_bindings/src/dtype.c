@@ -43,7 +43,7 @@ bool onspy_dtype_from_name(const char* name, DLDataType* out_dtype) {
 }
 
 PyObject* onspy_dtype_text(DLDataType dtype) {
-#define COMPARE(text, dtype_code, dtype_bits)                                      \
+#define COMPARE(text, dtype_code, dtype_bits)                                       \
   if (dtype.code == (dtype_code) && dtype.bits == (dtype_bits) && dtype.lanes == 1) \
     return PyUnicode_FromString(text);
   DTYPES(COMPARE)

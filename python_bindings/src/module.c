@@ -68,12 +68,14 @@ PyDoc_STRVAR(
     "shape: an int or a tuple of int, in elements; in their place also the name of an "
     "argument that is an int ('n'), or of an array, 'x.shape' or 'x.shape[0]'; or a "
     "function that is called with the arguments and gives ints. dtype: a name "
-    "('float32'), a dtype object of NumPy, torch or JAX, or 'x.dtype'. Names are those of "
+    "('float32'), a dtype object of NumPy, torch or JAX, or 'x.dtype'. Names are those "
+    "of "
     "the kernel's parameters.\n\n"
     "The call allocates a dense array with uninitialised "
     "contents on the device of the launch, by the library of the first array argument "
     "there, in that library's current stream order, and returns it as that library's own "
-    "type. A library that cannot be asked (Numba, PyCUDA, Warp, cuda.core) gets a Tensor, "
+    "type. A library that cannot be asked (Numba, PyCUDA, Warp, cuda.core) gets a "
+    "Tensor, "
     "allocated on the launch stream. Without any array among the arguments, or like(x), "
     "it raises ArgumentTypeError. "
     "Several outputs come back as a tuple, in the order of the arguments. Arrays of the "
@@ -84,10 +86,11 @@ static PyObject* empty(PyObject* module, PyObject* args, PyObject* kwargs) {
   return onspy_output_empty(PyModule_GetState(module), args, kwargs, "OO:empty", 0);
 }
 
-PyDoc_STRVAR(zeros_doc,
-             "zeros(shape, dtype)\n--\n\n"
-             "As empty(), filled with zeros before the kernel runs, in its order. An array "
-             "that is given by out= is filled too.");
+PyDoc_STRVAR(
+    zeros_doc,
+    "zeros(shape, dtype)\n--\n\n"
+    "As empty(), filled with zeros before the kernel runs, in its order. An array "
+    "that is given by out= is filled too.");
 static PyObject* zeros(PyObject* module, PyObject* args, PyObject* kwargs) {
   return onspy_output_empty(PyModule_GetState(module), args, kwargs, "OO:zeros",
                             ONSPY_OUTPUT_ZERO);
@@ -166,10 +169,12 @@ PyDoc_STRVAR(
     from_dlpack_doc,
     "from_dlpack(x, /, stream=None)\n--\n\n"
     "A Tensor over the memory of the array x, without a copy.\n\n"
-    "x may be dropped; its memory is kept until the Tensor is released. The Tensor is used "
+    "x may be dropped; its memory is kept until the Tensor is released. The Tensor is "
+    "used "
     "on one stream: the one given (as in kernel[grid, block, shared, stream]), else that "
     "of use_stream, else the stream that x's library works on. That stream waits, on the "
-    "device, for what x's library has put on its own. An array of a library that tells no "
+    "device, for what x's library has put on its own. An array of a library that tells "
+    "no "
     "stream (JAX) is ordered by it onto the Tensor's. Host memory has no stream. Raises "
     "OrderError, with captures untouched, where one of the streams is part of a capture "
     "and the other is not. A Tensor is returned as it is.");
@@ -189,24 +194,29 @@ PyDoc_STRVAR(
     "write=False)\n--\n\n"
     "A kernel argument for const __grid_constant__ ons::tensor_map (or CUtensorMap): the "
     "array x as TMA sees it.\n\n"
-    "box: the elements that one copy moves, one extent (1 to 256) for each dimension of x, "
-    "in its order; the last is a multiple of 16 bytes. swizzle: None, 32, 64 or 128 bytes; "
+    "box: the elements that one copy moves, one extent (1 to 256) for each dimension of "
+    "x, "
+    "in its order; the last is a multiple of 16 bytes. swizzle: None, 32, 64 or 128 "
+    "bytes; "
     "steps: between the elements that are copied, 1 to 8; l2: None, 64, 128 or 256 bytes "
     "to promote loads to; fill: what elements outside of x read as, 'zero' or 'nan'. "
-    "write: the kernel writes through it. x is a plain argument in all else: it is checked, "
-    "ordered and borrowed by each launch, which encodes the map from the memory that x has "
+    "write: the kernel writes through it. x is a plain argument in all else: it is "
+    "checked, "
+    "ordered and borrowed by each launch, which encodes the map from the memory that x "
+    "has "
     "then. x is aligned to 16 bytes, contiguous in its last dimension, and its other "
     "strides are multiples of 16 bytes. Needs a GPU of compute capability 9.0.");
 static PyObject* make_tensor_map(PyObject* module, PyObject* args, PyObject* kwargs) {
   return onspy_tensor_map(PyModule_GetState(module), args, kwargs);
 }
 
-PyDoc_STRVAR(collect_doc,
-             "collect()\n--\n\n"
-             "Releases what was kept for launches and released tensors that the device is "
-             "past; returns how much is still held.\n\n"
-             "Also done, a little at a time, by later launches. Never waits, and is legal "
-             "during captures.");
+PyDoc_STRVAR(
+    collect_doc,
+    "collect()\n--\n\n"
+    "Releases what was kept for launches and released tensors that the device is "
+    "past; returns how much is still held.\n\n"
+    "Also done, a little at a time, by later launches. Never waits, and is legal "
+    "during captures.");
 static PyObject* collect(PyObject* module, PyObject* Py_UNUSED(ignored)) {
   const onspy_state* state = PyModule_GetState(module);
   return PyLong_FromSize_t(ons_runtime_collect(state->runtime));

@@ -359,14 +359,18 @@ static PyMethodDef module_methods[] = {
      "Tensor on a stream: stream=, else that of use_stream, else the default stream. Its "
      "shape and dtype are those of the variable's type; __constant__ and const variables "
      "are read-only. Kernels that use the variable by its name are not ordered with the "
-     "Tensor unless they run on its stream. Each device has a variable of its own, and so "
+     "Tensor unless they run on its stream. Each device has a variable of its own, and "
+     "so "
      "has each template instance; this one is what plain kernels use. Raises "
-     "NotFoundError, with the variables there are; else as prepare, and device as there."},
+     "NotFoundError, with the variables there are; else as prepare, and device as "
+     "there."},
     {"set_global", (PyCFunction)(void (*)(void))onspy_module_set_global,
      METH_VARARGS | METH_KEYWORDS,
      "set_global($self, name, data, device=None, stream=None)\n--\n\n"
-     "Fills a variable from host memory: the way to set a __constant__ one. data: a NumPy "
-     "array or whatever exports a contiguous buffer, of the variable's dtype and size, or "
+     "Fills a variable from host memory: the way to set a __constant__ one. data: a "
+     "NumPy "
+     "array or whatever exports a contiguous buffer, of the variable's dtype and size, "
+     "or "
      "its bytes. Comes after what the stream holds (stream and device as for global_); "
      "data may be reused at once. May block; refused while the stream is captured."},
     {"generic", (PyCFunction)(void (*)(void))onspy_generic_new,

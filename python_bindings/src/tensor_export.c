@@ -20,7 +20,8 @@ void* onspy_raise_export(onspy_state* state, const ons_error* error) {
   return NULL;
 }
 
-/* ---- what is asked for -------------------------------------------------------------- */
+/* ---- what is asked for --------------------------------------------------------------
+ */
 
 /* Two ints, each cut to what fits. */
 static bool read_pair(PyObject* pair, const char* name, long out_values[2]) {
@@ -48,8 +49,7 @@ static bool read_version(request* self, PyObject* max_version) {
     return false;
   }
   self->versioned = version[0] >= DLPACK_MAJOR_VERSION;
-  bool older =
-      version[0] == DLPACK_MAJOR_VERSION && version[1] < DLPACK_MINOR_VERSION;
+  bool older = version[0] == DLPACK_MAJOR_VERSION && version[1] < DLPACK_MINOR_VERSION;
   self->minor = older ? (uint32_t)version[1] : DLPACK_MINOR_VERSION;
   return true;
 }
@@ -125,7 +125,8 @@ static bool read_copy(request* self, PyObject* copy) {
   return false;
 }
 
-/* ---- the answer --------------------------------------------------------------------- */
+/* ---- the answer ---------------------------------------------------------------------
+ */
 
 static const char versioned_name[] = "dltensor_versioned";
 static const char legacy_name[] = "dltensor";
@@ -182,8 +183,7 @@ static PyObject* export_copy(const request* self) {
   ons_error error = ONS_ERROR_INIT;
   ons_status status;
   Py_BEGIN_ALLOW_THREADS;
-  status =
-      ons_tensor_copy(self->tensor, self->to_host ? host : self->own, &copy, &error);
+  status = ons_tensor_copy(self->tensor, self->to_host ? host : self->own, &copy, &error);
   Py_END_ALLOW_THREADS;
   if (status != ONS_STATUS_OK) return onspy_raise_export(self->state, &error);
   uint32_t flags = ONS_EXPORT_COPIED;
@@ -224,11 +224,13 @@ const char onspy_tensor_dlpack_doc[] =
     "__dlpack__($self, /, *, stream=None, max_version=None, dl_device=None, copy=None)\n"
     "--\n\n"
     "A capsule for another library, as the array API standard has it.\n\n"
-    "stream: the consumer's, which waits on the device for what the tensor's stream holds: "
+    "stream: the consumer's, which waits on the device for what the tensor's stream "
+    "holds: "
     "None or 1 the legacy default, 2 the per-thread default, else a handle or a stream "
     "object; -1 for no order; it must exist until the consumer drops the memory, as the "
     "tensor's stream then waits for it. dl_device: the tensor's own or (1, 0), the host, "
-    "to which device memory is copied (managed memory is as it is, once the device is past "
+    "to which device memory is copied (managed memory is as it is, once the device is "
+    "past "
     "what the tensor's stream holds). copy: True always copies, False refuses to. "
     "Raises BufferError for what cannot be exported so.";
 

@@ -27,7 +27,7 @@ static void release_exported(arrow_array* array) {
 static void release_schema(arrow_schema* schema) { schema->release = NULL; }
 
 static const char* format_of(DLDataType dtype) {
-#define COMPARE(text, dtype_code, dtype_bits)                                         \
+#define COMPARE(text, dtype_code, dtype_bits)                                       \
   if (dtype.code == (dtype_code) && dtype.bits == (dtype_bits) && dtype.lanes == 1) \
     return text;
   ARROW_TYPES(COMPARE)
@@ -35,7 +35,8 @@ static const char* format_of(DLDataType dtype) {
   return NULL;
 }
 
-/* ---- capsules ----------------------------------------------------------------------- */
+/* ---- capsules -----------------------------------------------------------------------
+ */
 
 static void delete_schema(PyObject* capsule) {
   arrow_schema* schema = PyCapsule_GetPointer(capsule, "arrow_schema");
@@ -100,7 +101,8 @@ static PyObject* array_capsule(onspy_state* state, ons_tensor* tensor) {
   return NULL;
 }
 
-/* ---- asking ------------------------------------------------------------------------- */
+/* ---- asking -------------------------------------------------------------------------
+ */
 
 static PyObject* refuse(const char* why) {
   PyErr_Format(PyExc_BufferError, "a Tensor %s; Arrow has no such arrays", why);
@@ -112,7 +114,8 @@ static bool check_keywords(PyObject* kwargs) {
   PyObject *key, *value;
   Py_ssize_t position = 0;
   while (kwargs != NULL && PyDict_Next(kwargs, &position, &key, &value)) {
-    if (value == Py_None || PyUnicode_CompareWithASCIIString(key, "requested_schema") == 0)
+    if (value == Py_None ||
+        PyUnicode_CompareWithASCIIString(key, "requested_schema") == 0)
       continue;
     PyErr_Format(PyExc_NotImplementedError, "__arrow_c_device_array__: %R is not known",
                  key);
@@ -123,7 +126,8 @@ static bool check_keywords(PyObject* kwargs) {
 
 const char onspy_tensor_arrow_doc[] =
     "__arrow_c_device_array__($self, requested_schema=None, **kwargs)\n--\n\n"
-    "The capsules of an Arrow device array, for a dense one-dimensional tensor of integers "
+    "The capsules of an Arrow device array, for a dense one-dimensional tensor of "
+    "integers "
     "or floats. Nobody may write the memory while it is in use as such; on a device the "
     "array's event stands for what the tensor's stream holds now. The type is never "
     "converted to requested_schema. Raises BufferError for other tensors.";
@@ -144,8 +148,7 @@ PyObject* onspy_tensor_arrow(PyObject* object, PyObject* args, PyObject* kwargs)
   if (onspy_tensor_arg(tensor).flags & ONS_ARG_REQUIRES_GRAD)
     return refuse("that requires grad");
   PyObject* schema = schema_capsule(format);
-  PyObject* array =
-      schema != NULL ? array_capsule(onspy_state_of(object), tensor) : NULL;
+  PyObject* array = schema != NULL ? array_capsule(onspy_state_of(object), tensor) : NULL;
   PyObject* pair = array != NULL ? PyTuple_Pack(2, schema, array) : NULL;
   Py_XDECREF(array);
   Py_XDECREF(schema);

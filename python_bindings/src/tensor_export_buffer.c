@@ -4,7 +4,8 @@
 
 #include "tensor_object.h"
 
-/* ---- the buffer protocol ------------------------------------------------------------ */
+/* ---- the buffer protocol ------------------------------------------------------------
+ */
 
 /* What a buffer points at, with a reference: the Tensor may be released meanwhile. */
 typedef struct exported {
@@ -83,9 +84,9 @@ int onspy_tensor_get_buffer(PyObject* object, Py_buffer* view, int flags) {
       .itemsize = item,
       .readonly = (arg.flags & ONS_ARG_READ_ONLY) != 0,
       .ndim = tensor->ndim,
-      .format =
-          asks(flags, PyBUF_FORMAT) ? (char*)(uintptr_t)onspy_dtype_format(tensor->dtype)
-                                    : NULL,
+      .format = asks(flags, PyBUF_FORMAT)
+                    ? (char*)(uintptr_t)onspy_dtype_format(tensor->dtype)
+                    : NULL,
       .shape = asks(flags, PyBUF_ND) ? self->extents : NULL,
       .strides = asks(flags, PyBUF_STRIDES) ? self->extents + ndim : NULL,
       .internal = self};
@@ -98,7 +99,8 @@ void onspy_tensor_release_buffer(PyObject* Py_UNUSED(object), Py_buffer* view) {
   PyMem_Free(self);
 }
 
-/* ---- __cuda_array_interface__ ------------------------------------------------------- */
+/* ---- __cuda_array_interface__ -------------------------------------------------------
+ */
 
 /* hasattr() says no. */
 static PyObject* lack(const char* why) {
@@ -133,15 +135,16 @@ PyObject* onspy_tensor_array_interface(PyObject* object, void* Py_UNUSED(closure
   if (!onspy_dtype_typestr(tensor->dtype, typestr)) return lack("of this dtype");
   if (arg.flags & ONS_ARG_REQUIRES_GRAD) return lack("that requires grad");
   PyObject* shape = extents_of(tensor, false);
-  PyObject* strides = is_dense(tensor, false) ? Py_NewRef(Py_None) : extents_of(tensor, true);
+  PyObject* strides =
+      is_dense(tensor, false) ? Py_NewRef(Py_None) : extents_of(tensor, true);
   PyObject* stream = PyLong_FromVoidPtr(arg.stream != NULL ? arg.stream : (void*)1);
   PyObject* interface = NULL;
   if (shape != NULL && strides != NULL && stream != NULL) {
-    interface = Py_BuildValue(
-        "{sO ss s(KO) sO si sO}", "shape", shape, "typestr", typestr, "data",
-        (unsigned long long)(uintptr_t)tensor->data,
-        arg.flags & ONS_ARG_READ_ONLY ? Py_True : Py_False, "strides", strides, "version",
-        3, "stream", stream);
+    interface =
+        Py_BuildValue("{sO ss s(KO) sO si sO}", "shape", shape, "typestr", typestr,
+                      "data", (unsigned long long)(uintptr_t)tensor->data,
+                      arg.flags & ONS_ARG_READ_ONLY ? Py_True : Py_False, "strides",
+                      strides, "version", 3, "stream", stream);
   }
   Py_XDECREF(stream);
   Py_XDECREF(strides);

@@ -17,9 +17,10 @@ static int current_work_stream(DLDeviceType type, int32_t id, void** out_stream)
 }
 
 static ONSPY_COLD int refuse_gradient(void) {
-  PyErr_SetString(PyExc_BufferError,
-                  "the Tensor requires grad, and another library would not follow what is "
-                  "done with it; import x.detach() instead of x");
+  PyErr_SetString(
+      PyExc_BufferError,
+      "the Tensor requires grad, and another library would not follow what is "
+      "done with it; import x.detach() instead of x");
   return -1;
 }
 

@@ -362,7 +362,8 @@ CUresult cuMemAllocAsync(CUdeviceptr* out_pointer, size_t size_bytes, CUstream h
   } else {
     /* Without simulation there are no pools to hand memory out again. */
     sim_memory_kind kind = sim.simulating ? SIM_MEMORY_POOL : SIM_MEMORY_DEVICE;
-    pointer = sim_allocate_memory(kind, device, size_bytes, sim.simulating ? stream : NULL);
+    pointer =
+        sim_allocate_memory(kind, device, size_bytes, sim.simulating ? stream : NULL);
   }
   *out_pointer = (CUdeviceptr)(uintptr_t)pointer;
   return sim_leave(CUDA_SUCCESS);

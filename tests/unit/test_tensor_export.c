@@ -65,7 +65,8 @@ static void collect_all(void) {
   cr_assert(eq(sz, ons_runtime_collect(runtime), 0));
 }
 
-/* ---- memory ------------------------------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------------------
+ */
 
 typedef struct owner {
   DLManagedTensorVersioned managed;
@@ -74,7 +75,8 @@ typedef struct owner {
 
 static void free_device(DLManagedTensorVersioned* self) {
   ++deleted;
-  if (self->dl_tensor.device.device_type == kDLCUDA) sim_device_free(self->dl_tensor.data);
+  if (self->dl_tensor.device.device_type == kDLCUDA)
+    sim_device_free(self->dl_tensor.data);
   free(self->manager_ctx);
 }
 
@@ -118,7 +120,8 @@ static DLManagedTensorVersioned* export_to(ons_tensor* tensor, void* stream,
   return view;
 }
 
-/* ---- what a view says --------------------------------------------------------------- */
+/* ---- what a view says ---------------------------------------------------------------
+ */
 
 Test(tensor_export, a_view_has_extents_of_its_own) {
   begin(1);
@@ -194,15 +197,16 @@ Test(tensor_export, strides_are_filled_in) {
 Test(tensor_export, the_flags_are_true) {
   begin(1);
   float memory[1];
-  DLTensor given = {
-      .data = memory, .device = {kDLCPU, 0}, .dtype = {kDLFloat, 32, 1}};
-  ons_tensor* tensor = make(
-      given, DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_COPIED |
-                 DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
-      0);
+  DLTensor given = {.data = memory, .device = {kDLCPU, 0}, .dtype = {kDLFloat, 32, 1}};
+  ons_tensor* tensor =
+      make(given,
+           DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_COPIED |
+               DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
+           0);
   DLManagedTensorVersioned* view = export_to(tensor, NULL, 0);
-  cr_expect(eq(u64, view->flags,
-               DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED));
+  cr_expect(
+      eq(u64, view->flags,
+         DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED));
   view->deleter(view);
   view = export_to(tensor, NULL, ONS_EXPORT_COPIED);
   cr_expect(ne(u64, view->flags & DLPACK_FLAG_BITMASK_IS_COPIED, 0));
@@ -212,8 +216,8 @@ Test(tensor_export, the_flags_are_true) {
                ONS_STATUS_UNSUPPORTED));
   ons_tensor_release(tensor);
   tensor = make(given, 0, ONS_TENSOR_REQUIRES_GRAD);
-  cr_expect(eq(int, ons_tensor_export(tensor, NULL, 0, &view, &error),
-               ONS_STATUS_UNSUPPORTED));
+  cr_expect(
+      eq(int, ons_tensor_export(tensor, NULL, 0, &view, &error), ONS_STATUS_UNSUPPORTED));
   cr_expect(eq(int, ons_tensor_export(tensor, NULL, 64, &view, &error),
                ONS_STATUS_INVALID_ARGUMENT));
   cr_expect(eq(int, ons_tensor_export(NULL, NULL, 0, &view, &error),
@@ -223,7 +227,8 @@ Test(tensor_export, the_flags_are_true) {
   end(true);
 }
 
-/* ---- order -------------------------------------------------------------------------- */
+/* ---- order --------------------------------------------------------------------------
+ */
 
 /* The consumer writes on its stream and drops the view; then the home stream is used, and
  * the tensor released, which frees at once. */
@@ -291,7 +296,8 @@ Test(tensor_export, a_moved_tensor_is_on_its_new_stream) {
   }
 }
 
-/* ---- capture ------------------------------------------------------------------------ */
+/* ---- capture ------------------------------------------------------------------------
+ */
 
 Test(tensor_export, a_capture_is_left_alone) {
   begin(1);
@@ -346,7 +352,8 @@ Test(tensor_export, a_capture_of_a_blocking_stream) {
   cr_expect(eq(sz, end(true), 0));
 }
 
-/* ---- the host ----------------------------------------------------------------------- */
+/* ---- the host -----------------------------------------------------------------------
+ */
 
 static void cr_expect_copy(DLTensor given, const float* expected) {
   ons_tensor* tensor = make(given, 0, 0);
@@ -371,7 +378,8 @@ Test(tensor_export, copies_have_the_values_in_order) {
       float* memory = values;
       if (on_device) {
         memory = sim_device_alloc(0, SIZE_BYTES);
-        OK(cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)memory, values, SIZE_BYTES, home));
+        OK(cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)memory, values, SIZE_BYTES,
+                                home));
       }
       static int64_t square[] = {4, 4}, turned[] = {1, 4}, small[] = {2, 3};
       static int64_t back[] = {-8, -1}, repeated[] = {0, 2};

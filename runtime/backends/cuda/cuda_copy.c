@@ -10,9 +10,9 @@ ons_status ons__cuda_memory_copy(ons__device* base, void* target, const void* so
   ons__cuda_scope scope;
   CUresult result = ons__cuda_context_enter(device, &scope);
   if (!result) {
-    result = device->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
-                                           (CUdeviceptr)(uintptr_t)source, size_bytes,
-                                           stream);
+    result =
+        device->driver->cuMemcpyAsync((CUdeviceptr)(uintptr_t)target,
+                                      (CUdeviceptr)(uintptr_t)source, size_bytes, stream);
     ons__cuda_context_leave(device, &scope);
   }
   return result ? ons__cuda_error(device->driver, "cuMemcpyAsync", result, error)

@@ -92,8 +92,7 @@ ons_status ons__cuda_stream_check(ons__device* base, void* stream, ons_error* er
   CUdevice other = 0;
   if (ons__stream_is_special(stream) || ons__cuda_driver_lost(device->driver) ||
       device->driver->cuStreamGetCtx(stream, &context) || context == device->primary ||
-      device_of_context(device, context, &other) ||
-      other == device->handle) {
+      device_of_context(device, context, &other) || other == device->handle) {
     return ONS_STATUS_OK;
   }
   return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
