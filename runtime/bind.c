@@ -231,9 +231,10 @@ static uint32_t round_to_even(double value) {
 /* Rounds to nearest, ties to even. False for what the format has no number for. */
 static bool encode_small_float(const small_float* format, double value,
                                uint16_t* out_bits) {
-  uint16_t sign = signbit(value) ? (uint16_t)(1u << (format->bits - 1)) : 0;
+  uint16_t sign = (uint16_t)(signbit(value) ? 1u << (format->bits - 1) : 0u);
   if (isnan(value)) {
-    *out_bits = format->has_negative_zero ? (uint16_t)(sign | format->nan) : format->nan;
+    if (!format->has_negative_zero) sign = 0;
+    *out_bits = (uint16_t)(sign | format->nan);
     return true;
   }
   if (isinf(value)) {
@@ -250,7 +251,8 @@ static bool encode_small_float(const small_float* format, double value,
       ((uint32_t)(exponent - format->exponent_min) << format->mantissa_bits);
   if (magnitude > format->largest) return false;
   *out_bits = (uint16_t)magnitude;
-  if (*out_bits != 0 || format->has_negative_zero) *out_bits |= sign;
+  if (*out_bits != 0 || format->has_negative_zero)
+    *out_bits = (uint16_t)(*out_bits | sign);
   return true;
 }
 

@@ -125,7 +125,7 @@ static void set_up(const char* driver) {
     die("set-up", &error);
   }
   for (int i = 0; i < KERNELS; ++i) {
-    char name[8];
+    char name[16];
     snprintf(name, sizeof(name), "k%d", i);
     if (ons_module_kernel(module, name, &kernels[i], &error)) die("kernel", &error);
   }

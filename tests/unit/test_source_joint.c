@@ -37,8 +37,8 @@ Test(source_joint, marks_global_indices) {
       "auto i = (long)^blockIdx.x * (unsigned long long)blockDim.x + (int)^threadIdx.x;",
       "size_t i = (size_t)(^blockIdx.x * blockDim.x) + ^threadIdx.x;",
       "size_t i = size_t(^blockIdx.x) * blockDim.x + int64_t(^threadIdx.x);",
-      "i = static_cast<long long>(^blockIdx.x) * static_cast<int>(blockDim.x) + "
-      "^threadIdx.x;",
+      ("i = static_cast<long long>(^blockIdx.x) * static_cast<int>(blockDim.x) + "
+       "^threadIdx.x;"),
       "for (int i = /* = */ ^block\\\nIdx.x * blockDim.x\n+ ^threadIdx . x; i < n; ) {}",
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); ++i) {
