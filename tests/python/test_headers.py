@@ -83,3 +83,15 @@ def test_the_advised_folder_helps() -> None:
     x = np.zeros(1, np.int32)
     mod.k[1, 1](x)
     assert x[0] == 7
+
+
+def test_attributes_as_the_standard_library_spells_them() -> None:
+    """Some of its headers say __noinline__ inside of an attribute; CUDA says it bare."""
+    mod = ons.Module(
+        """__attribute__((__noinline__, __cold__)) static float twice(float x) { return 2 * x; }
+        __device__ __noinline__ float thrice(float x) { return 3 * x; }
+        __global__ void k(float* x) { x[0] = twice(x[0]) + thrice(x[0]); }"""
+    )
+    x = np.ones(1, np.float32)
+    mod.k[1, 1](x)
+    assert x[0] == 5

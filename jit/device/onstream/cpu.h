@@ -32,7 +32,9 @@
 #define __maxnreg__(...)
 #define __cluster_dims__(...)
 #define __forceinline__ __inline__ __attribute__((__always_inline__))
-#define __noinline__ __attribute__((__noinline__))
+/* Empty, as C++ libraries write __attribute__((__noinline__)): a hint is not worth them.
+ */
+#define __noinline__
 #define __align__(bytes) __attribute__((__aligned__(bytes)))
 #define __shared__ ons_cpu_no_shared_memory
 #ifndef __clang__

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -230,6 +231,9 @@ class World:
                 words = f"{error}\nThe driver calls:\n{driver.record_words()}"
                 raise Violation("driver error", words) from None
             outcome.refused = str(error)
+            # Its frames hold the arrays, and from Python 3.12 on are part of a cycle.
+            traceback.clear_frames(error.__traceback__)
+            error.__traceback__ = None
         except DriverError as error:
             raise Violation("driver error in a producer", str(error)) from None
         if driver.lib.sim_get_current() != context:
