@@ -45,8 +45,7 @@ ons_status ons_tensor_wait(ons_tensor* tensor, ons_error* error) {
   return status ? status : wait_for_stream(tensor, home, error);
 }
 
-/* ---- elements -----------------------------------------------------------------------
- */
+/* ---- elements --------------------------------------------------------------------- */
 
 static size_t bits_of(const DLTensor* tensor) {
   return (size_t)tensor->dtype.bits * tensor->dtype.lanes;
@@ -86,8 +85,7 @@ static void find_span(const DLTensor* tensor, int64_t* out_lowest, size_t* out_c
   *out_count = (size_t)(highest - lowest) + 1;
 }
 
-/* ---- copies -------------------------------------------------------------------------
- */
+/* ---- copies ----------------------------------------------------------------------- */
 
 static ons_status copy_on_stream(const ons_tensor* tensor, void* home, void* target,
                                  const void* source, size_t size_bytes,

@@ -20,8 +20,7 @@ typedef struct tensor_view {
   int64_t extents[];
 } tensor_view;
 
-/* ---- the end of a view --------------------------------------------------------------
- */
+/* ---- the end of a view ------------------------------------------------------------ */
 
 static void drop_reference(void* tensor) { ons_tensor_release(tensor); }
 
@@ -68,8 +67,7 @@ static void delete_legacy(DLManagedTensor* managed) {
   if (managed) end_view(managed->manager_ctx);
 }
 
-/* ---- views --------------------------------------------------------------------------
- */
+/* ---- views ------------------------------------------------------------------------ */
 
 static ons_status check(const ons_tensor* tensor, uint32_t flags, const void* out_view,
                         ons_error* error) {
@@ -165,8 +163,7 @@ ons_status ons_tensor_export_legacy(ons_tensor* tensor, void* consumer_stream,
   return ONS_STATUS_OK;
 }
 
-/* ---- streams and events -------------------------------------------------------------
- */
+/* ---- streams and events ----------------------------------------------------------- */
 
 ons_status ons_tensor_move(ons_tensor* tensor, void* stream, ons_error* error) {
   if (!tensor) {

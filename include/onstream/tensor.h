@@ -116,8 +116,7 @@ ONS_API ONS_NODISCARD ons_status ons_memory_zero(ons_runtime* runtime,
                                                  const DLTensor* tensor, void* stream,
                                                  ons_error* error);
 
-/* ---- references ---------------------------------------------------------------------
- */
+/* ---- references ------------------------------------------------------------------- */
 
 /* Reference counting; any thread; NULL is accepted. The last release has the deleter
  * called once: for host memory at once, else when the device is past all that the home
@@ -153,8 +152,7 @@ ONS_API void ons_tensor_arg(const ons_tensor* tensor, ons_arg* out_arg);
 ONS_API ONS_NODISCARD ons_status ons_tensor_move(ons_tensor* tensor, void* stream,
                                                  ons_error* error);
 
-/* ---- handing a tensor on ------------------------------------------------------------
- */
+/* ---- handing a tensor on ---------------------------------------------------------- */
 
 typedef enum ons_export_flags {
   /* The consumer works on `consumer_stream`: it waits for all that the home stream holds

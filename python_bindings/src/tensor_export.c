@@ -20,8 +20,7 @@ void* onspy_raise_export(onspy_state* state, const ons_error* error) {
   return NULL;
 }
 
-/* ---- what is asked for --------------------------------------------------------------
- */
+/* ---- what is asked for ------------------------------------------------------------ */
 
 /* Two ints, each cut to what fits. */
 static bool read_pair(PyObject* pair, const char* name, long out_values[2]) {
@@ -125,8 +124,7 @@ static bool read_copy(request* self, PyObject* copy) {
   return false;
 }
 
-/* ---- the answer ---------------------------------------------------------------------
- */
+/* ---- the answer ------------------------------------------------------------------- */
 
 static const char versioned_name[] = "dltensor_versioned";
 static const char legacy_name[] = "dltensor";
@@ -225,14 +223,12 @@ const char onspy_tensor_dlpack_doc[] =
     "--\n\n"
     "A capsule for another library, as the array API standard has it.\n\n"
     "stream: the consumer's, which waits on the device for what the tensor's stream "
-    "holds: "
-    "None or 1 the legacy default, 2 the per-thread default, else a handle or a stream "
-    "object; -1 for no order; it must exist until the consumer drops the memory, as the "
-    "tensor's stream then waits for it. dl_device: the tensor's own or (1, 0), the host, "
-    "to which device memory is copied (managed memory is as it is, once the device is "
-    "past "
-    "what the tensor's stream holds). copy: True always copies, False refuses to. "
-    "Raises BufferError for what cannot be exported so.";
+    "holds: None or 1 the legacy default, 2 the per-thread default, else a handle or a "
+    "stream object; -1 for no order. It must exist until the consumer drops the memory, "
+    "as the tensor's stream then waits for it. dl_device: the tensor's own or (1, 0), "
+    "the host, to which device memory is copied (managed memory is as it is, once the "
+    "device is past what the tensor's stream holds). copy: True always copies, False "
+    "refuses to. Raises BufferError for what cannot be exported so.";
 
 PyObject* onspy_tensor_dlpack(PyObject* object, PyObject* args, PyObject* kwargs) {
   static char* keywords[] = {"stream", "max_version", "dl_device", "copy", NULL};

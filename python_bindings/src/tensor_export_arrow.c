@@ -35,8 +35,7 @@ static const char* format_of(DLDataType dtype) {
   return NULL;
 }
 
-/* ---- capsules -----------------------------------------------------------------------
- */
+/* ---- capsules --------------------------------------------------------------------- */
 
 static void delete_schema(PyObject* capsule) {
   arrow_schema* schema = PyCapsule_GetPointer(capsule, "arrow_schema");
@@ -101,8 +100,7 @@ static PyObject* array_capsule(onspy_state* state, ons_tensor* tensor) {
   return NULL;
 }
 
-/* ---- asking -------------------------------------------------------------------------
- */
+/* ---- asking ----------------------------------------------------------------------- */
 
 static PyObject* refuse(const char* why) {
   PyErr_Format(PyExc_BufferError, "a Tensor %s; Arrow has no such arrays", why);

@@ -4,8 +4,7 @@
 
 #include "tensor_object.h"
 
-/* ---- the buffer protocol ------------------------------------------------------------
- */
+/* ---- the buffer protocol ---------------------------------------------------------- */
 
 /* What a buffer points at, with a reference: the Tensor may be released meanwhile. */
 typedef struct exported {
@@ -99,8 +98,7 @@ void onspy_tensor_release_buffer(PyObject* Py_UNUSED(object), Py_buffer* view) {
   PyMem_Free(self);
 }
 
-/* ---- __cuda_array_interface__ -------------------------------------------------------
- */
+/* ---- __cuda_array_interface__ ----------------------------------------------------- */
 
 /* hasattr() says no. */
 static PyObject* lack(const char* why) {

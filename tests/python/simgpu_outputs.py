@@ -14,6 +14,7 @@ from typing import Any
 
 import producer_fakes as fakes
 import pytest
+from python_producers import DLPackProducer
 from simgpu_cases import Arrays, Sim, arrays, sim, sim_machine  # noqa: F401
 
 import onstream as ons
@@ -119,6 +120,23 @@ def test_zeros_of_the_callers_array(mod: ons.Module, sim: Sim, arrays: Arrays) -
     with pytest.raises(ons.ArgumentValueError):
         mod.scale[1, 5000](2.0, x, ons.zeros_like(x), 4, out=out)
     assert sim.calls("cuMemsetD8Async") == 0 and sim.enqueued() == []
+
+
+def test_what_only_a_capsule_tells_is_refused_before_the_fill(
+    mod: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    class Registered(DLPackProducer):
+        pass
+
+    ons.register_producer(Registered, stream=lambda x: arrays.stream)
+    out = Registered(producer, arrays(flags=1))
+    sim.clear()
+    with pytest.raises(ons.ArgumentValueError, match="argument 3.*read-only"):
+        mod.scale[1, 1](2.0, arrays(), ons.zeros_like(arrays()), 4, out=out)
+    assert out.asked and sim.calls("cuMemsetD8Async") == 0
+    fine = Registered(producer, arrays())
+    assert mod.scale[1, 1](2.0, arrays(), ons.zeros_like(arrays()), 4, out=fine) is fine
+    assert sim.calls("cuMemsetD8Async") == 1
 
 
 def test_zeros_in_a_capture(mod: ons.Module, sim: Sim, arrays: Arrays) -> None:

@@ -65,8 +65,7 @@ static void collect_all(void) {
   cr_assert(eq(sz, ons_runtime_collect(runtime), 0));
 }
 
-/* ---- memory -------------------------------------------------------------------------
- */
+/* ---- memory ----------------------------------------------------------------------- */
 
 typedef struct owner {
   DLManagedTensorVersioned managed;
@@ -120,8 +119,7 @@ static DLManagedTensorVersioned* export_to(ons_tensor* tensor, void* stream,
   return view;
 }
 
-/* ---- what a view says ---------------------------------------------------------------
- */
+/* ---- what a view says ------------------------------------------------------------- */
 
 Test(tensor_export, a_view_has_extents_of_its_own) {
   begin(1);
@@ -227,8 +225,7 @@ Test(tensor_export, the_flags_are_true) {
   end(true);
 }
 
-/* ---- order --------------------------------------------------------------------------
- */
+/* ---- order ------------------------------------------------------------------------ */
 
 /* The consumer writes on its stream and drops the view; then the home stream is used, and
  * the tensor released, which frees at once. */
@@ -296,8 +293,7 @@ Test(tensor_export, a_moved_tensor_is_on_its_new_stream) {
   }
 }
 
-/* ---- capture ------------------------------------------------------------------------
- */
+/* ---- capture ---------------------------------------------------------------------- */
 
 Test(tensor_export, a_capture_is_left_alone) {
   begin(1);
@@ -352,8 +348,7 @@ Test(tensor_export, a_capture_of_a_blocking_stream) {
   cr_expect(eq(sz, end(true), 0));
 }
 
-/* ---- the host -----------------------------------------------------------------------
- */
+/* ---- the host --------------------------------------------------------------------- */
 
 static void cr_expect_copy(DLTensor given, const float* expected) {
   ons_tensor* tensor = make(given, 0, 0);
