@@ -33,6 +33,8 @@ typedef struct ons__compile_request {
   size_t kernel_count;
   const char* arch; /* "sm_90", "native" */
   bool is_checked;  /* ONS_CHECK is defined ahead of everything */
+  struct ons__inputs*
+      inputs; /* gets the files that the compile reads; NULL: not wanted */
 } ons__compile_request;
 
 typedef enum ons__image_kind {

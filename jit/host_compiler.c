@@ -4,13 +4,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "jit/embedded.h"
+#include "jit/cccl.h"
+#include "jit/cpu_headers.h"
+#include "jit/host_inputs.h"
 #include "jit/host_log.h"
 #include "jit/host_options.h"
+#include "jit/host_refusal.h"
 #include "jit/shared_object.h"
 #include "jit/source_guard.h"
 #include "jit/source_joint.h"
 #include "jit/source_options.h"
+#include "jit/source_shared.h"
+#include "jit/source_waits.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/path.h"
@@ -25,34 +30,23 @@ struct ons__host_compiler {
   ons__host_command command;
 };
 
-/* Ahead of the user's source, in its file: a file of its own for each would take longer
- * than all else here. */
-static const ons_header prelude[] = {
-    {"onstream/cpu_abi.h", ons__text_cpu_abi_h},
-    {"onstream/kernel.h", ons__text_kernel_h},
-    {"onstream/cpu.h", ons__text_cpu_h},
-    {"onstream/cpu_functions.h", ons__text_cpu_functions_h},
-};
-
-/* Written where the source may include them. */
-static const ons_header own_headers[] = {
-    {"onstream/kernel.h", ons__text_kernel_h},
-    {"onstream/cpu_small_float.h", ons__text_cpu_small_float_h},
-    {"cuda_fp16.h", ons__text_cuda_fp16_h},
-    {"cuda_bf16.h", ons__text_cuda_bf16_h},
-    {"cuda_fp8.h", ons__text_cuda_fp8_h},
-};
-
 /* One compile and its folder. */
 typedef struct build {
   const ons_allocator* allocator;
   const ons__compile_request* request;
   const ons__host_command* command;
+  ons__process_limits limits;
   char* folder;
   /* Paths in it; the folders end in a slash. */
-  ons__string source_path, object_path, user_folder, own_folder;
+  ons__string source_path, object_path, depends_path, user_folder, own_folder;
+  ons__string cccl_folder;      /* empty: none, or the source has no use for it */
   ons__string option_lines;     /* of the source, for the user's macros */
   ons__words option_words;      /* the user's other options */
+  ons__suspects* waiting;       /* kernels that may wait for other threads */
+  ons__suspects* sharing;       /* kernels that use their block's memory */
+  ons__suspects* apart;         /* kernels that tell blocks apart */
+  ons__string marked;           /* the source as it is compiled */
+  bool is_guarded;              /* it has marks at bounds checks */
   bool* dropped;                /* for each kernel of the request */
   ons__host_diagnostic* blamed; /* ditto, of the last run; points into `log` */
   char* log;                    /* of the last run, as the compiler printed it */
@@ -79,6 +73,19 @@ static ons_status write_header(build* self, const ons__string* folder,
   return status;
 }
 
+static ons_status write_user_header(build* self, const ons_header* header,
+                                    ons_error* error) {
+  ons__string text;
+  ons__string_init(&text, self->allocator);
+  ons__source_shared_append(header->content, &text);
+  const ons_header rewritten = {header->name, ons__string_text(&text)};
+  ons_status status = ons__string_ok(&text)
+                          ? write_header(self, &self->user_folder, &rewritten, error)
+                          : ons__error_no_memory(error);
+  ons__string_clear(&text);
+  return status;
+}
+
 /* Could the compiler look for a header? A backslash may split the directive's word, and
  * options are not understood here. */
 static bool may_include(const build* self) {
@@ -89,13 +96,12 @@ static bool may_include(const build* self) {
 
 static ons_status write_headers(build* self, ons_error* error) {
   ons_status status = ONS_STATUS_OK;
-  size_t own_count = sizeof(own_headers) / sizeof(*own_headers);
-  if (!may_include(self)) own_count = 0;
+  const size_t own_count = may_include(self) ? ons__cpu_own_header_count : 0;
   for (size_t i = 0; i < own_count && status == ONS_STATUS_OK; ++i) {
-    status = write_header(self, &self->own_folder, &own_headers[i], error);
+    status = write_header(self, &self->own_folder, &ons__cpu_own_headers[i], error);
   }
   for (size_t i = 0; i < self->request->header_count && status == ONS_STATUS_OK; ++i) {
-    status = write_header(self, &self->user_folder, &self->request->headers[i], error);
+    status = write_user_header(self, &self->request->headers[i], error);
   }
   return status;
 }
@@ -107,50 +113,55 @@ static void append_line_one(ons__string* text, const char* file) {
   ons__string_append(text, "\n");
 }
 
+/* In the source's file: a file of its own for each part would take longer than all else
+ * here. */
 static void append_prelude(const build* self, ons__string* text) {
   if (self->request->is_checked) ons__string_append(text, "#define ONS_CHECK\n");
-  for (size_t i = 0; i < sizeof(prelude) / sizeof(*prelude); ++i) {
+  for (size_t i = 0; i < self->request->option_count; ++i) {
+    /* The user's macros come later, but the warps are the prelude's. */
+    if (!strstr(self->request->options[i], "ONS_WARP_SIZE=64")) continue;
+    ons__string_append(text, "#define ONS_WARP_SIZE 64\n");
+    break;
+  }
+  for (size_t i = 0; i < ons__cpu_prelude_count; ++i) {
+    const ons__cpu_part* part = &ons__cpu_prelude[i];
+    if (!ons__cpu_part_is_needed(part, self->request)) continue;
     ons__string path;
     ons__string_init(&path, self->allocator);
-    ons__string_appendf(&path, "%s%s", self->own_folder.data, prelude[i].name);
+    ons__string_appendf(&path, "%s%s", self->own_folder.data, part->header.name);
     append_line_one(text, ons__string_text(&path));
-    ons__string_append(text, prelude[i].content);
+    ons__string_append(text, part->header.content);
     ons__string_clear(&path);
   }
 }
 
 /* The lines of the options, behind those of our headers that the source includes. */
 static void append_options(const build* self, ons__string* text) {
-  static const char* const headers[] = {"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"};
   if (!self->option_lines.length) return;
-  for (size_t i = 0; i < sizeof(headers) / sizeof(*headers); ++i) {
-    if (!strstr(self->request->source, headers[i])) continue;
-    ons__string_appendf(text, "#include <%s>\n", headers[i]);
+  for (size_t i = 0; i < ons__cpu_own_header_count; ++i) {
+    const char* name = ons__cpu_own_headers[i].name;
+    if (!strstr(self->request->source, name)) continue;
+    ons__string_appendf(text, "#include <%s>\n", name);
   }
   ons__string_append(text, self->option_lines.data);
 }
 
-/* The user's source, with marks for the loops around its kernels. */
-static void append_marked(const build* self, ons__string* text, bool* out_is_guarded) {
-  ons__string guarded;
-  ons__string_init(&guarded, self->allocator);
-  *out_is_guarded = ons__source_guard_append(self->request->source, &guarded) > 0;
-  text->failed |= !ons__string_ok(&guarded);
-  ons__source_joint_append(ons__string_text(&guarded), text);
-  ons__string_clear(&guarded);
-}
-
 /* The user's source between our headers and one line for each kernel. The #line
  * directives make diagnostics name the user's file, and an error in a kernel's line names
- * the kernel. */
-static void append_kernel(ons__string* text, const char* name, size_t index,
-                          bool is_guarded, size_t line) {
-  ons__string_appendf(text,
-                      "extern \"C\" { extern ONS_CPU_EXPORT const ons_cpu_kernel "
-                      "ons_cpu_kernel_%zu; const ons_cpu_kernel ons_cpu_kernel_%zu = "
-                      "ons_cpu_describe<decltype(%s), %s, %d, "
-                      "ONS_CPU_IS_JOINT(%zu)>(); }\n",
-                      index, index, name, name, is_guarded, line);
+ * the kernel. `place` is that of the line among those of kernels. */
+static void append_kernel(const build* self, size_t index, size_t place,
+                          ons__string* text) {
+  const char* name = self->request->kernels[index].name;
+  int found = self->is_guarded ? ONS_CPU_GUARDED : 0;
+  if (!ons__suspects_has(self->apart, name)) found |= ONS_CPU_JOINT;
+  if (ons__suspects_has(self->sharing, name)) found |= ONS_CPU_SHARES;
+  if (ons__suspects_has(self->waiting, name)) found |= ONS_CPU_MAY_WAIT;
+  ons__string_appendf(
+      text,
+      "extern \"C\" { extern ONS_CPU_EXPORT const ons_cpu_kernel "
+      "ons_cpu_kernel_%zu; const ons_cpu_kernel ons_cpu_kernel_%zu = "
+      "ons_cpu_describe<decltype(%s), %s, %d, ONS_CPU_IS_JOINT(%zu)>(); }\n",
+      index, index, name, name, found, place);
 }
 
 static void append_variable(ons__string* text, const char* name, size_t index) {
@@ -169,18 +180,16 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
   append_prelude(self, &text);
   append_options(self, &text);
   append_line_one(&text, request->name);
-  bool is_guarded = false;
-  append_marked(self, &text, &is_guarded);
+  ons__string_append(&text, ons__string_text(&self->marked));
   ons__string_append(&text, "\n\n"); /* the source may end in a backslash */
-  size_t line_count = 0;
+  size_t kernel_count = 0;
   for (size_t i = 0; with_kernels && i < request->kernel_count; ++i) {
     if (self->dropped[i]) continue;
-    const char* name = request->kernels[i].name;
     ons__string_appendf(&text, "#line 1 \"" ONS__HOST_KERNEL_FILE "%zu\"\n", i);
     if (request->kernels[i].is_variable) {
-      append_variable(&text, name, i);
+      append_variable(&text, request->kernels[i].name, i);
     } else {
-      append_kernel(&text, name, i, is_guarded, line_count++);
+      append_kernel(self, i, kernel_count++, &text);
     }
   }
   ons_status status =
@@ -200,6 +209,10 @@ static void append_command(build* self, ons__words* words) {
   ons__host_options_append_defaults(words, self->command->family);
   ons__words_append_joined(words, "-I", self->user_folder.data);
   ons__words_append_joined(words, "-I", self->own_folder.data);
+  if (self->cccl_folder.length) {
+    ons__words_append(words, "-isystem");
+    ons__words_append(words, self->cccl_folder.data);
+  }
   if (request->folder) {
     /* Quoted names too are looked for in memory first. */
     ons__words_append(words, "-iquote");
@@ -210,6 +223,11 @@ static void append_command(build* self, ons__words* words) {
   if (strstr(ons__string_text(&self->option_lines), "#include")) {
     ons__words_append(words, "-iquote"); /* where -include looks */
     ons__words_append(words, ".");
+  }
+  if (request->inputs) {
+    ons__words_append(words, "-MD");
+    ons__words_append(words, "-MF");
+    ons__words_append(words, self->depends_path.data);
   }
   /* Ahead of the user's, the last of which may lack its value and take the next word. */
   ons__words_append(words, "-o");
@@ -237,8 +255,12 @@ static ons_status run(build* self, bool* out_accepted, ons_error* error) {
   ons_status status =
       ons__words_ok(&words) && temp
           ? ons__process_run(self->allocator, (const char* const*)words.items, NULL, temp,
-                             0, &result, error)
+                             &self->limits, &result, error)
           : ons__error_no_memory(error);
+  if (result.interrupted) {
+    status = ons__error_set(error, ONS_STATUS_INTERRUPTED,
+                            "%s: the compile was interrupted", self->request->name);
+  }
   ons__words_clear(&words);
   ons__free(self->allocator, temp);
   ons__free(self->allocator, self->log);
@@ -255,24 +277,47 @@ static char* clean_log(const build* self) {
                              self->user_folder.data, self->own_folder.data);
 }
 
+/* The text that the diagnostic is about; NULL where it is not in memory. */
+static const char* text_of(const build* self, const ons__host_diagnostic* where) {
+  const ons__compile_request* request = self->request;
+  if (!where->file) return NULL;
+  if (!strncmp(request->name, where->file, where->file_length) &&
+      !request->name[where->file_length]) {
+    return request->source;
+  }
+  for (size_t i = 0; i < request->header_count; ++i) {
+    const char* name = request->headers[i].name;
+    if (!strncmp(name, where->file, where->file_length) && !name[where->file_length])
+      return request->headers[i].content;
+  }
+  return NULL;
+}
+
 /* Reports what the log says of the user's own source. */
 static ons_status report_source(const build* self, ons_error* error) {
   char* log = clean_log(self);
   if (!log) return ons__error_no_memory(error);
   ons__host_diagnostic first = {0};
-  const char* name = NULL;
-  size_t name_length = 0;
+  ons__host_refusal refusal = {0};
   ons_status status = ONS_STATUS_COMPILE_FAILED;
-  if (!ons__host_log_first_error(log, &first)) {
+  const bool is_told = ons__host_log_first_error(log, &first);
+  const char* text = text_of(self, &first);
+  if (text) refusal = ons__host_refusal_find(text, first.line);
+  if (ons__host_log_assembler_error(log, &first)) {
+    first.file = self->request->name;
+    first.file_length = strlen(first.file);
+    refusal = ons__host_refusal_find_assembly(self->request->source);
+  }
+  if (refusal.name) {
+    status = ONS_STATUS_UNSUPPORTED;
+    ons__error_set(
+        error, status,
+        "%.*s:%ld: uses %.*s: the CPU backend has no %s: launch on a GPU (%.*s)",
+        (int)first.file_length, first.file, refusal.line, (int)refusal.name_length,
+        refusal.name, refusal.reason, (int)first.text_length, first.text);
+  } else if (!is_told) {
     ons__error_set(error, status, "%s: %s wrote no module and gave no error message",
                    self->request->name, self->command->words.items[0]);
-  } else if (ons__host_log_unsupported(&first, &name, &name_length)) {
-    status = ONS_STATUS_UNSUPPORTED;
-    ons__error_set(error, status,
-                   "%.*s:%ld: uses %.*s: the CPU backend runs kernels without barriers, "
-                   "shuffles, votes or shared memory",
-                   (int)first.file_length, first.file, first.line, (int)name_length,
-                   name);
   } else if (first.file) {
     ons__error_set(error, status, "%.*s:%ld: %.*s%s", (int)first.file_length, first.file,
                    first.line, (int)first.text_length, first.text,
@@ -436,19 +481,76 @@ static ons_status make_image(const build* self, ons__image** out_image,
   return status;
 }
 
+static void collect_inputs(const build* self) {
+  const ons__host_inputs compile = {
+      .request = self->request,
+      .command = self->command,
+      .options = &self->option_words,
+      .own_folder = self->folder,
+      .depends_path = self->depends_path.data,
+      .system_folder = ons__string_text(&self->cccl_folder)};
+  ons__host_inputs_collect(&compile);
+}
+
 /* ---- the service ------------------------------------------------------------------ */
+
+/* The user's source, rewritten, and with marks for the loops around its kernels. */
+static bool mark(build* self) {
+  ons__string shared, guarded;
+  ons__string_init(&shared, self->allocator);
+  ons__string_init(&guarded, self->allocator);
+  ons__source_shared_append(self->request->source, &shared);
+  self->is_guarded = ons__source_guard_append(ons__string_text(&shared), &guarded) > 0;
+  ons__source_joint_append(ons__string_text(&guarded), &self->marked);
+  const bool is_whole = ons__string_ok(&shared) && ons__string_ok(&guarded) &&
+                        ons__string_ok(&self->marked);
+  ons__string_clear(&shared);
+  ons__string_clear(&guarded);
+  return is_whole;
+}
+
+static ons__suspects* suspects(const build* self, ons__suspicion suspicion,
+                               const char** texts, size_t count) {
+  const bool is_all = ons__cpu_source_reaches_out(self->request);
+  return ons__suspects_create(self->allocator, suspicion, texts, count, is_all);
+}
+
+/* Reads what there is of the source and of what it includes. */
+static ons_status find_suspects(build* self, ons_error* error) {
+  const ons__compile_request* request = self->request;
+  const size_t count = request->header_count + 2;
+  const char** texts = ons__alloc_array(self->allocator, count, sizeof(*texts));
+  if (!texts || !mark(self)) {
+    ons__free(self->allocator, texts);
+    return ons__error_no_memory(error);
+  }
+  texts[0] = ons__string_text(&self->marked);
+  texts[1] = ons__string_text(&self->option_lines);
+  for (size_t i = 2; i < count; ++i) texts[i] = request->headers[i - 2].content;
+  self->apart = suspects(self, ONS__SUSPECT_INDEX, texts, count);
+  texts[0] = request->source;
+  self->waiting = suspects(self, ONS__SUSPECT_WAITS, texts, count);
+  self->sharing = suspects(self, ONS__SUSPECT_SHARED, texts, count);
+  ons__free(self->allocator, texts);
+  const bool is_complete = self->apart && self->waiting && self->sharing;
+  return is_complete ? ONS_STATUS_OK : ons__error_no_memory(error);
+}
 
 static ons_status begin(build* self, ons_error* error) {
   ons__string_init(&self->source_path, self->allocator);
   ons__string_init(&self->object_path, self->allocator);
+  ons__string_init(&self->depends_path, self->allocator);
   ons__string_init(&self->user_folder, self->allocator);
   ons__string_init(&self->own_folder, self->allocator);
+  ons__string_init(&self->cccl_folder, self->allocator);
   ons__string_init(&self->option_lines, self->allocator);
+  ons__string_init(&self->marked, self->allocator);
   ons__words_init(&self->option_words, self->allocator);
   ons_status status = ons__temp_folder_create(self->allocator, &self->folder, error);
   if (status != ONS_STATUS_OK) return status;
   ons__string_appendf(&self->source_path, "%s/module.cpp", self->folder);
   ons__string_appendf(&self->object_path, "%s/module.so", self->folder);
+  ons__string_appendf(&self->depends_path, "%s/module.d", self->folder);
   ons__string_appendf(&self->user_folder, "%s/user/", self->folder);
   ons__string_appendf(&self->own_folder, "%s/own/", self->folder);
   const ons__compile_request* request = self->request;
@@ -459,9 +561,12 @@ static ons_status begin(build* self, ons_error* error) {
   self->blamed = ons__alloc_array(self->allocator, count, sizeof(*self->blamed));
   bool complete =
       ons__string_ok(&self->source_path) && ons__string_ok(&self->object_path) &&
-      ons__string_ok(&self->user_folder) && ons__string_ok(&self->own_folder) &&
+      ons__string_ok(&self->depends_path) && ons__string_ok(&self->user_folder) &&
+      ons__string_ok(&self->own_folder) && ons__string_ok(&self->cccl_folder) &&
       ons__string_ok(&self->option_lines) && self->dropped && self->blamed;
   if (!complete) return ons__error_no_memory(error);
+  status = find_suspects(self, error);
+  if (status != ONS_STATUS_OK) return status;
   return ons__host_options_append_user(&self->option_words, request->options,
                                        request->option_count, error);
 }
@@ -471,10 +576,16 @@ static void end(build* self) {
   ons__free(self->allocator, self->folder);
   ons__string_clear(&self->source_path);
   ons__string_clear(&self->object_path);
+  ons__string_clear(&self->depends_path);
   ons__string_clear(&self->user_folder);
   ons__string_clear(&self->own_folder);
+  ons__string_clear(&self->cccl_folder);
   ons__string_clear(&self->option_lines);
   ons__words_clear(&self->option_words);
+  ons__suspects_destroy(self->waiting);
+  ons__suspects_destroy(self->sharing);
+  ons__suspects_destroy(self->apart);
+  ons__string_clear(&self->marked);
   ons__free(self->allocator, self->dropped);
   ons__free(self->allocator, self->blamed);
   ons__free(self->allocator, self->log);
@@ -486,13 +597,21 @@ ons_status ons__host_compiler_compile(ons__host_compiler* compiler,
                                       ons_error* error) {
   *out_image = NULL;
   *out_log = NULL;
-  build self = {.allocator = request->allocator, .request = request};
+  build self = {.allocator = request->allocator,
+                .request = request,
+                .limits = {.interrupt = compiler->options.interrupt,
+                           .interrupt_user_data = compiler->options.interrupt_user_data}};
   ons_status status = ons__host_compiler_command(compiler, &self.command, error);
   if (status != ONS_STATUS_OK) return status;
   status = begin(&self, error);
+  if (status == ONS_STATUS_OK && ons__cpu_source_reaches_out(request)) {
+    ons__cccl_find(&compiler->options, &self.cccl_folder);
+    if (!ons__string_ok(&self.cccl_folder)) status = ons__error_no_memory(error);
+  }
   if (status == ONS_STATUS_OK) status = write_headers(&self, error);
   if (status == ONS_STATUS_OK) status = compile(&self, error);
   if (status == ONS_STATUS_OK) status = make_image(&self, out_image, error);
+  if (status == ONS_STATUS_OK && request->inputs) collect_inputs(&self);
   if (self.log) *out_log = clean_log(&self);
   end(&self);
   return status;

@@ -102,33 +102,20 @@ bool ons__host_log_first_error(const char* log, ons__host_diagnostic* out_diagno
   return tool.start != NULL;
 }
 
-static size_t identifier_length(const char* text, const char* end) {
-  size_t length = 0;
-  while (text + length < end &&
-         (isalnum((unsigned char)text[length]) || text[length] == '_')) {
-    ++length;
-  }
-  return length;
-}
-
-bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic,
-                               const char** out_name, size_t* out_length) {
-  if (!diagnostic->text) return false;
-  const char* end = diagnostic->text + diagnostic->text_length;
-  if (find(diagnostic->text, diagnostic->text_length, "ons_cpu_no_shared_memory")) {
-    *out_name = "__shared__";
-    *out_length = strlen("__shared__");
+bool ons__host_log_assembler_error(const char* log,
+                                   ons__host_diagnostic* out_diagnostic) {
+  static const char mark[] = ": Error: ";
+  log_line line;
+  for (const char* cursor = log; next_line(&cursor, &line);) {
+    const char* at = find(line.start, line.length, mark);
+    if (line.kind == ERROR) return false;
+    if (!at) continue;
+    const char* text = at + strlen(mark);
+    *out_diagnostic = (ons__host_diagnostic){
+        .text = text, .text_length = line.length - (size_t)(text - line.start)};
     return true;
   }
-  const char* deleted =
-      find(diagnostic->text, diagnostic->text_length, "deleted function");
-  if (!deleted) return false;
-  /* clang: '__syncthreads'; GCC: 'int ons_cpu::__syncthreads(A ...) [with ...]'. */
-  const char* name = find(deleted, (size_t)(end - deleted), "__");
-  if (!name) return false;
-  *out_name = name;
-  *out_length = identifier_length(name, end);
-  return true;
+  return false;
 }
 
 const char* ons__host_log_header_advice(const ons__host_diagnostic* diagnostic) {
@@ -136,20 +123,29 @@ const char* ons__host_log_header_advice(const ons__host_diagnostic* diagnostic) 
       "; it comes with CCCL (pip package nvidia-cuda-cccl, or a CUDA toolkit): name its "
       "own include folder, the one with cuda/std in it, in an option -IFOLDER";
   static const char gpu_only[] =
-      "; of CUDA's own headers the CPU backend has cuda_fp16.h, cuda_bf16.h and "
-      "cuda_fp8.h, and vector types, math and atomics without any: leave the include "
-      "out, or launch on a GPU";
-  static const char groups[] =
-      "; the CPU backend has no cooperative groups: launch on a GPU";
+      "; of CUDA's own headers the CPU backend has cuda_fp16.h, cuda_bf16.h, cuda_fp8.h, "
+      "cuComplex.h, math_constants.h, cuda_pipeline.h, cooperative_groups.h and what is "
+      "beside it, and vector types, math and atomics without any: leave the include out, "
+      "or launch on a GPU";
+  static const char tensor_cores[] =
+      "; the CPU backend has no tensor cores: launch on a GPU";
   static const struct {
     const char* prefix;
     const char* advice;
   } headers[] = {
-      {"cuda/", cccl},      {"nv/", cccl},       {"cooperative_groups", groups},
-      {"cuda", gpu_only},   {"crt/", gpu_only},  {"cub/", gpu_only},
-      {"curand", gpu_only}, {"mma.h", gpu_only}, {"thrust/", gpu_only}};
+      {"cuda/", cccl},       {"nv/", cccl},           {"cub/", gpu_only},
+      {"thrust/", gpu_only}, {"mma.h", tensor_cores}, {"cooperative_groups", gpu_only},
+      {"cuda", gpu_only},    {"crt/", gpu_only},      {"curand", gpu_only}};
+  static const char runtime[] =
+      "; CUB and Thrust need the CUDA runtime, which the CPU backend has not: launch on "
+      "a "
+      "GPU";
   const char* text = diagnostic->text;
   size_t length = diagnostic->text_length;
+  if (diagnostic->file && (find(diagnostic->file, diagnostic->file_length, "/cub/") ||
+                           find(diagnostic->file, diagnostic->file_length, "/thrust/"))) {
+    return runtime;
+  }
   if (!text || (!find(text, length, "' file not found") &&
                 !find(text, length, ": No such file or directory"))) {
     return "";

@@ -22,10 +22,9 @@ typedef struct ons__host_diagnostic {
 /* The first error that is not in a kernel file; false where there is none. */
 bool ons__host_log_first_error(const char* log, ons__host_diagnostic* out_diagnostic);
 
-/* Is the text about something that the dialect refuses? Then the name of it, part of
- * `text` or static, not terminated. */
-bool ons__host_log_unsupported(const ons__host_diagnostic* diagnostic,
-                               const char** out_name, size_t* out_length);
+/* Does the log begin with an assembler's complaint, which names no line of the source?
+ * Then its text. */
+bool ons__host_log_assembler_error(const char* log, ons__host_diagnostic* out_diagnostic);
 
 /* What to do about a header of CUDA's that the text says is missing: to be put behind the
  * text, static; "" where it is about anything else. */

@@ -14,6 +14,7 @@ enum { PROBE_TIMEOUT_MS = 60000 };
 
 typedef struct search {
   const ons_allocator* allocator;
+  bool is_glance;    /* what is there is not run */
   ons__string tried; /* "\n  NAME: reason" each */
   ons__host_command* command;
 } search;
@@ -38,13 +39,14 @@ static bool probe(search* self, const char* origin, const char* text) {
   ons__words_init(&words, self->allocator);
   ons__words_append_all(&words, &self->command->words);
   ons__words_append_split(&words, "-x c++ -E -dM -", " ");
+  const ons__process_limits limits = {.timeout_ms = PROBE_TIMEOUT_MS};
   ons__process_result result = {0};
   ons_error error = ONS_ERROR_INIT;
   bool found = false;
   if (!ons__words_ok(&words)) {
     note(self, origin, text, "out of memory");
   } else if (ons__process_run(self->allocator, (const char* const*)words.items,
-                              "#include <typeinfo>\n", NULL, PROBE_TIMEOUT_MS, &result,
+                              "#include <typeinfo>\n", NULL, &limits, &result,
                               &error) != ONS_STATUS_OK) {
     note(self, origin, text, error.message);
   } else if (result.timed_out) {
@@ -83,7 +85,7 @@ static bool try_command(search* self, const char* origin, const char* text,
   bool exists = program != NULL && ons__words_ok(words);
   ons__free(self->allocator, program);
   if (!exists) note(self, origin, text, "no such program");
-  bool found = exists && probe(self, origin, text);
+  bool found = exists && (self->is_glance || probe(self, origin, text));
   if (!found) ons__words_clear(words);
   return found;
 }
@@ -146,4 +148,15 @@ ons_status ons__host_search(const ons__host_search_options* options,
   }
   ons__string_clear(&self.tried);
   return status;
+}
+
+bool ons__host_glance(const ons__host_search_options* options, ons__words* out_words) {
+  ons__host_command command = {0};
+  search self = {.allocator = options->allocator, .is_glance = true, .command = &command};
+  ons__words_init(&command.words, options->allocator);
+  ons__string_init(&self.tried, options->allocator);
+  const bool found = find(&self, options);
+  ons__string_clear(&self.tried);
+  *out_words = command.words;
+  return found;
 }

@@ -3,6 +3,7 @@
 #define ONS_JIT_HOST_SEARCH_H_
 
 #include <onstream/runtime.h>
+#include <stdbool.h>
 
 #include "jit/words.h"
 
@@ -18,6 +19,8 @@ typedef struct ons__host_search_options {
   const char* explicit_command; /* borrowed; NULL: look around */
   ons_locate_fn locate;         /* NULL: none */
   void* locate_user_data;
+  ons_interrupt_fn interrupt; /* of compiles; NULL: none */
+  void* interrupt_user_data;
 } ons__host_search_options;
 
 /* The first that runs and finds its own headers: the explicit command and nothing else,
@@ -26,5 +29,9 @@ typedef struct ons__host_search_options {
  * was tried, OUT_OF_MEMORY. */
 ons_status ons__host_search(const ons__host_search_options* options,
                             ons__host_command* out_command, ons_error* error);
+
+/* The command that the search above tries first. Runs nothing, but for `locate`. The
+ * caller clears |out_words|. */
+bool ons__host_glance(const ons__host_search_options* options, ons__words* out_words);
 
 #endif /* ONS_JIT_HOST_SEARCH_H_ */

@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jit/compiler_identity.h"
 #include "jit/nvrtc_input.h"
+#include "jit/nvrtc_inputs.h"
 #include "jit/nvrtc_log.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -352,8 +354,19 @@ ons_status ons__nvrtc_compile(ons__nvrtc* nvrtc, const ons__compile_request* req
   }
   if (!status) status = compile(&job, error);
   if (!status) status = make_image(&job, out_image, error);
+  if (!status && request->inputs) ons__nvrtc_inputs_collect(&job.input);
   *out_log = job.log;
   job.log = NULL;
   clear_job(&job);
   return status;
+}
+
+bool ons__nvrtc_identify(const ons__nvrtc* nvrtc, const ons__compile_request* request,
+                         ons__string* out_text) {
+  if (ons__nvrtc_may_include(request)) {
+    const char* folders = nvrtc->config.include_path;
+    ons__string_appendf(out_text, "include:%s\n", folders ? folders : "");
+    ons__identity_append_variables(ons__identity_cuda_variables, out_text);
+  }
+  return ons__nvrtc_library_identify(&nvrtc->config, out_text);
 }

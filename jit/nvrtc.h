@@ -3,6 +3,7 @@
 #define ONS_JIT_NVRTC_H_
 
 #include "jit/compile.h"
+#include "runtime/base/string.h"
 
 typedef struct ons__nvrtc ons__nvrtc;
 
@@ -19,6 +20,12 @@ typedef struct ons__nvrtc_config {
 ons_status ons__nvrtc_create(const ons__nvrtc_config* config, ons__nvrtc** out_nvrtc,
                              ons_error* error);
 void ons__nvrtc_destroy(ons__nvrtc* nvrtc); /* NULL is accepted */
+
+/* Appends what, beside the request, decides what it compiles to: the library that would
+ * be loaded, and where headers are looked for. Loads nothing. False where that cannot be
+ * told. */
+bool ons__nvrtc_identify(const ons__nvrtc* nvrtc, const ons__compile_request* request,
+                         ons__string* out_text);
 
 /* Compiles for request->arch ("sm_90"): to a cubin, or to PTX where this NVRTC is older
  * than the architecture. Any thread. |out_log| (request's allocator; never NULL unless

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "jit/compiler_identity.h"
 #include "runtime/base/dynlib.h"
 #include "runtime/base/error.h"
 
@@ -41,13 +42,15 @@ static bool locate(const ons__nvrtc_config* config, ons_locate_what what, char* 
          config->locate(config->locate_user_data, what, out_path, capacity_bytes);
 }
 
+static const char* const toolkit_folders[] = {"lib64", "lib"};
+enum { TOOLKIT_FOLDER_COUNT = sizeof(toolkit_folders) / sizeof(toolkit_folders[0]) };
+
 static void* open_in_toolkit(const char* root, ons__string* tried) {
-  static const char* const folders[] = {"lib64", "lib"};
-  for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); ++i) {
+  for (size_t i = 0; i < TOOLKIT_FOLDER_COUNT; ++i) {
     for (size_t j = 0; j < FILE_NAME_COUNT; ++j) {
       char path[PATH_MAX];
-      int length =
-          snprintf(path, sizeof(path), "%s/%s/%s", root, folders[i], file_names[j]);
+      int length = snprintf(path, sizeof(path), "%s/%s/%s", root, toolkit_folders[i],
+                            file_names[j]);
       if (length < 0 || (size_t)length >= sizeof(path) || access(path, R_OK)) continue;
       void* library = ons__dynlib_open(path, tried);
       if (library) return library;
@@ -133,6 +136,69 @@ ons_status ons__nvrtc_library_load(const ons__nvrtc_config* config,
   ons__string_clear(&tried);
   return status;
 }
+
+/* ---- which it would be ------------------------------------------------------------- */
+
+static bool identify_in_folder(const char* folder, size_t length, ons__string* out_text) {
+  for (size_t i = 0; i < FILE_NAME_COUNT; ++i) {
+    char path[PATH_MAX];
+    int written =
+        snprintf(path, sizeof(path), "%.*s/%s", (int)length, folder, file_names[i]);
+    if (written > 0 && (size_t)written < sizeof(path) &&
+        ons__identity_append_file(path, out_text)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* The loader's own folders, as far as they can be known without its cache. */
+static bool identify_by_name(ons__string* out_text) {
+  static const char usual[] =
+      "/usr/local/lib:/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu:"
+      "/lib/aarch64-linux-gnu:/usr/lib/aarch64-linux-gnu:/lib64:/usr/lib64:/lib:/usr/lib";
+  const char* lists[] = {environment("LD_LIBRARY_PATH"), usual};
+  for (size_t i = 0; i < sizeof(lists) / sizeof(*lists); ++i) {
+    for (const char* at = lists[i]; at && *at;) {
+      const size_t length = strcspn(at, ":");
+      if (length && identify_in_folder(at, length, out_text)) return true;
+      at += length + (at[length] == ':');
+    }
+  }
+  return false;
+}
+
+static bool identify_in_toolkit(const char* root, ons__string* out_text) {
+  char path[PATH_MAX];
+  for (size_t i = 0; i < TOOLKIT_FOLDER_COUNT; ++i) {
+    int written = snprintf(path, sizeof(path), "%s/%s", root, toolkit_folders[i]);
+    if (written > 0 && (size_t)written < sizeof(path) &&
+        identify_in_folder(path, (size_t)written, out_text)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool ons__nvrtc_library_identify(const ons__nvrtc_config* config, ons__string* out_text) {
+  const char* named =
+      config->library_path ? config->library_path : environment("ONSTREAM_NVRTC");
+  if (named) return strchr(named, '/') && ons__identity_append_file(named, out_text);
+  char path[PATH_MAX];
+  if (locate(config, ONS_LOCATE_NVRTC, path, sizeof(path)) &&
+      ons__identity_append_file(path, out_text)) {
+    return true;
+  }
+  bool end = false;
+  for (size_t i = 0; !end; ++i) {
+    const char* root = toolkit(i, &end);
+    if (root && root[0] && identify_in_toolkit(root, out_text)) return true;
+  }
+  return identify_by_name(out_text);
+}
+
+/* ---- headers ------------------------------------------------------------------------
+ */
 
 /* CUDA's own headers are in `folder`, since 13.0 those of CCCL in a folder below. */
 static void append_folder(ons__string* folders, const char* folder, size_t length) {

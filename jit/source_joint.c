@@ -124,6 +124,19 @@ static size_t count_names(const char* source, bool reads_directives) {
   }
 }
 
+/* Is it the y or z of the index, which `lexer` is past? */
+static bool is_of_row(ons__lexer lexer) {
+  reader self = {.lexer = lexer};
+  advance(&self);
+  return accept(&self, '.') && (is_word(&self.token, "y") || is_word(&self.token, "z"));
+}
+
+static void append_mark(const char* at, const char** written, ons__string* text) {
+  ons__string_append_bytes(text, *written, (size_t)(at - *written));
+  ons__string_append(text, "ons_cpu_joint_");
+  *written = at;
+}
+
 size_t ons__source_joint_append(const char* source, ons__string* text) {
   size_t count = 0;
   const char* written = source;
@@ -133,14 +146,15 @@ size_t ons__source_joint_append(const char* source, ons__string* text) {
   while (is_plain) {
     ons__token token = ons__lexer_next(&lexer);
     if (token.kind == ONS__TOKEN_END) break;
+    if (is_index(&token) && is_of_row(lexer)) append_mark(token.begin, &written, text);
     if (ons__token_punctuation(&token) != '=') continue;
     reader sum = {.lexer = lexer};
     advance(&sum);
-    if (!read_sum(&sum) || ons__token_punctuation(&sum.token) != ';') continue;
+    if (!read_sum(&sum)) continue;
+    const char end = ons__token_punctuation(&sum.token);
+    if (end != ';' && end != ',') continue;
     for (size_t i = 0; i < sum.mark_count; ++i) {
-      ons__string_append_bytes(text, written, (size_t)(sum.marks[i] - written));
-      ons__string_append(text, "ons_cpu_joint_");
-      written = sum.marks[i];
+      append_mark(sum.marks[i], &written, text);
     }
     lexer = sum.lexer;
     ++count;

@@ -192,6 +192,7 @@ ons__token ons__lexer_next(ons__lexer* lexer) {
   bool begins_directive = lexer->at_line_start && *lexer->at == '#';
   lexer->at_line_start = false;
   lexer->in_directive = lexer->in_directive || begins_directive;
+  lexer->directive_count += begins_directive;
   bool is_skipped = begins_directive && !lexer->reads_directives;
   return is_skipped ? take_directive(lexer) : take_token(lexer);
 }

@@ -29,6 +29,7 @@ typedef struct ons__lexer {
   const char* at;
   bool at_line_start;
   bool in_directive;
+  size_t directive_count; /* that have begun */
   bool reads_directives; /* their text becomes tokens, ONS__TOKEN_DIRECTIVE does not occur
                           */
 } ons__lexer;

@@ -41,7 +41,14 @@ static bool is_reserved(const char* name) {
   if (name[0] == '_' && (name[1] == '_' || (name[1] >= 'A' && name[1] <= 'Z'))) {
     return true;
   }
-  return strncmp(name, "NDEBUG", 6) == 0 && (!name[6] || name[6] == '=');
+  static const char* const ours[] = {"NDEBUG", "ONS_WARP_SIZE"};
+  for (size_t i = 0; i < sizeof(ours) / sizeof(*ours); ++i) {
+    const size_t length = strlen(ours[i]);
+    if (strncmp(name, ours[i], length) == 0 && (!name[length] || name[length] == '=')) {
+      return true;
+    }
+  }
+  return false;
 }
 
 bool ons__source_options_skip(const char* const* options, size_t option_count,

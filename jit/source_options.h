@@ -2,8 +2,8 @@
  * and the host compilers'. They become lines of it, behind our own headers, which the
  * user's macros must not reach.
  *
- * Macros of reserved names and NDEBUG stay options: they are for the system's headers,
- * some of which ours include. */
+ * Macros of reserved names and NDEBUG stay options, for the system's headers, some of
+ * which ours include, and ONS_WARP_SIZE for ours. */
 #ifndef ONS_JIT_SOURCE_OPTIONS_H_
 #define ONS_JIT_SOURCE_OPTIONS_H_
 

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "jit/compile.h"
+#include "runtime/base/string.h"
 
 typedef struct ons__backend ons__backend;
 typedef struct ons__device ons__device;
@@ -27,6 +28,8 @@ typedef struct ons__settings {
   const ons_allocator* allocator; /* NULL: default */
   ons_locate_fn locate;           /* NULL: none */
   void* locate_user_data;
+  ons_interrupt_fn interrupt; /* NULL: none */
+  void* interrupt_user_data;
   uint32_t cpu_thread_count; /* 0: default */
   char* cuda_driver_path;    /* these: NULL when not given */
   char* nvrtc_path;
@@ -55,10 +58,9 @@ typedef struct ons__device_traits {
 
 /* A kernel as loaded on one device. Filled by ops->function; immutable after. */
 typedef struct ons__function {
-  void* handle;       /* what launch uses first (a CUfunction; a runner) */
-  const void* driver; /* the backend's own, beside the handle that it launches */
-  void*
-      portable_handle; /* usable in other contexts of the device (a CUkernel), or NULL */
+  void* handle;          /* what launch uses first (a CUfunction; a runner) */
+  const void* driver;    /* the backend's own, beside the handle that it launches */
+  void* portable_handle; /* for other contexts of the device (a CUkernel), or NULL */
   ons_kernel_attributes attributes;
 } ons__function;
 
@@ -105,6 +107,12 @@ typedef struct ons__backend_ops {
      NULL). Legal in capture. */
   ons_status (*compile)(ons__device* device, const ons__compile_request* request,
                         ons__image** out_image, char** out_log, ons_error* error);
+
+  /* Appends what decides what `compile` makes of the request, beside the request itself:
+     which compiler it is, and what it goes by. Runs and loads nothing. False where that
+     cannot be told. */
+  bool (*identify)(ons__device* device, const ons__compile_request* request,
+                   ons__string* out_text);
 
   /* Loads an image; it may be destroyed afterwards. Legal in any capture. */
   ons_status (*load)(ons__device* device, const ons__image* image,
@@ -157,12 +165,13 @@ typedef struct ons__backend_ops {
   ons_status (*stream_check)(ons__device* device, void* stream, ons_error* error);
 
   /* Between these two the thread's driver calls harm no capture, of whichever thread.
-   * They nest. */
+     They nest. */
   void (*housekeeping_enter)(ons__device* device, unsigned* out_token);
   void (*housekeeping_leave)(ons__device* device, unsigned token);
 
-  /* Events without timing, for eager streams only. The query, which says true when the
-     device is past it, is called during housekeeping. */
+  /* Events without timing. One is of eager streams or of captures, as it was first used.
+     The query, which says true when the device is past it, is for the former and during
+     housekeeping. */
   ons_status (*event_create)(ons__device* device, void** out_event, ons_error* error);
   void (*event_destroy)(ons__device* device, void* event);
   ons_status (*event_record)(ons__device* device, void* event, void* stream,
@@ -171,8 +180,7 @@ typedef struct ons__backend_ops {
   /* Later work on `stream` waits for the event, on the device. */
   ons_status (*event_wait)(ons__device* device, void* event, void* stream,
                            ons_error* error);
-
-  /* Of the platform, recorded last. */
+  /* The platform's own; good until the event is recorded again. */
   void* (*event_handle)(const void* event);
 
   /* Blocks until the device is past what the eager stream holds. During housekeeping. */
@@ -180,11 +188,10 @@ typedef struct ons__backend_ops {
   /* Enqueues a copy between the device and itself or the host; may block. */
   ons_status (*memory_copy)(ons__device* device, void* target, const void* source,
                             size_t size_bytes, void* stream, ons_error* error);
-  /* Enqueues a copy out of pageable host memory, which may be reused on return; may
-   * block.
-   */
-  ons_status (*copy_from_host)(ons__device* device, void* stream, void* target,
-                               const void* source, size_t size_bytes, ons_error* error);
+  /* Enqueues a copy out of pageable host memory, which may be reused on return: the other
+     one does not promise that. May block. */
+  ons_status (*copy_from_host)(ons__device* device, void* target, const void* source,
+                               size_t size_bytes, void* stream, ons_error* error);
 
   /* Calls `release(object)` once the graph and everything instantiated from it are gone.
      It is called from a driver thread and must call nothing of the driver. */
@@ -229,8 +236,7 @@ typedef struct ons__backend_ops {
 
 struct ons__backend {
   const ons__backend_ops* ops;
-  const ons__settings*
-      settings; /* borrowed from the runtime, which outlives the backend */
+  const ons__settings* settings; /* of the runtime, which outlives the backend */
 };
 
 struct ons__device {

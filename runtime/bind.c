@@ -369,7 +369,17 @@ static ons__refusal bind_pointers(const ons_arg* arg, const ons__step* step,
   return refusal;
 }
 
-/* With the pending ones left out. */
+/* Of what is pending the device is known, and no more. */
+static ons__refusal try_pending(const ons_arg* arg, const ons__device* device) {
+  if (!arg->value.tensor || !ONS__DOES(LOOK_AT_DEVICE)) return ONS__ACCEPTED;
+  DLDevice where = arg->value.tensor->device;
+  int type = (int)where.device_type;
+  bool is_anywhere = type == kDLCPU || type == kDLCUDAHost || type == kDLCUDAManaged;
+  bool is_there = where.device_type == device->device.device_type &&
+                  where.device_id == device->device.device_id;
+  return is_anywhere || is_there ? ONS__ACCEPTED : ONS__REFUSED_DEVICE;
+}
+
 static ons__refusal try_pointers(const ons_arg* arg, const ons__step* step,
                                  ons__device* device) {
   unsigned char slot[sizeof(void*)];
@@ -378,7 +388,8 @@ static ons__refusal try_pointers(const ons_arg* arg, const ons__step* step,
   ons__refusal refusal = ONS__ACCEPTED;
   for (size_t i = 0; i < arg->item_count && !refusal; ++i) {
     const ons_arg* item = &arg->value.items[i];
-    if (item->kind != ONS_ARG_PENDING) refusal = bind_pointer(item, step, device, slot);
+    refusal = item->kind == ONS_ARG_PENDING ? try_pending(item, device)
+                                            : bind_pointer(item, step, device, slot);
   }
   return refusal;
 }
@@ -389,8 +400,8 @@ size_t ons__bind_refused_item(const ons__step* step, const ons_arg* list,
   size_t i = 0;
   for (; i < list->item_count; ++i) {
     const ons_arg* item = &list->value.items[i];
-    if (item->kind == ONS_ARG_PENDING) continue;
-    ons__refusal refusal = step->kind == ONS__STEP_VECTOR
+    ons__refusal refusal = item->kind == ONS_ARG_PENDING ? try_pending(item, device)
+                           : step->kind == ONS__STEP_VECTOR
                                ? bind_lane(item, step, slot)
                                : bind_pointer(item, step, device, slot);
     if (refusal) break;
@@ -566,11 +577,11 @@ ons__refusal ons__bind_try(const ons__plan* plan, const ons_arg* args,
                            ons__device* device, size_t* out_index) {
   alignas(16) unsigned char slot[ONS__PARAMETER_BYTES_MAX];
   for (size_t i = 0; i < plan->count; ++i) {
-    if (args[i].kind == ONS_ARG_PENDING) continue;
     const ons__step* step = &plan->steps[i];
     bool is_table = args[i].kind == ONS_ARG_LIST && step->kind == ONS__STEP_POINTERS;
-    ons__refusal refusal = is_table ? try_pointers(&args[i], step, device)
-                                    : bind_by_kind(&args[i], step, device, slot);
+    ons__refusal refusal = args[i].kind == ONS_ARG_PENDING ? try_pending(&args[i], device)
+                           : is_table ? try_pointers(&args[i], step, device)
+                                      : bind_by_kind(&args[i], step, device, slot);
     if (refusal) {
       *out_index = i;
       return refusal;

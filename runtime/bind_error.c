@@ -31,13 +31,22 @@ static void describe_float(double value, char* out_text, size_t capacity_bytes) 
   if (is_short && !strpbrk(out_text + 10, ".en")) strcat(out_text, ".0");
 }
 
+static void describe_pending(const DLTensor* tensor, char* out_text,
+                             size_t capacity_bytes) {
+  char device[64];
+  ons__device_text(tensor->device, device, sizeof(device));
+  snprintf(out_text, capacity_bytes, "an array on %s", device);
+}
+
 static void describe_arg(const ons_arg* arg, char* out_text, size_t capacity_bytes) {
   switch (arg->kind) {
     case ONS_ARG_NULL:
       snprintf(out_text, capacity_bytes, "a null pointer");
       return;
-    case ONS_ARG_TENSOR:
     case ONS_ARG_PENDING:
+      describe_pending(arg->value.tensor, out_text, capacity_bytes);
+      return;
+    case ONS_ARG_TENSOR:
     case ONS_ARG_TENSOR_MAP:
       if (arg->value.tensor) {
         describe_tensor(arg->value.tensor, out_text, capacity_bytes);

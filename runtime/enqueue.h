@@ -3,22 +3,13 @@
 #ifndef ONS_RUNTIME_ENQUEUE_H_
 #define ONS_RUNTIME_ENQUEUE_H_
 
-#include "runtime/kernel.h"
-#include "runtime/order.h"
+#include "runtime/call.h"
 
 /* Arguments are bound to `parameters` and the configuration is checked. Refuses before
  * any stream is touched; what fails after the launch says so in `error`. */
-ons_status ons__enqueue(const ons_kernel* kernel, ons__bound* bound,
-                        const ons_launch* launch, const ons_arg* args, size_t arg_count,
-                        const ons__target* target, void* const* parameters,
-                        ons_error* error);
+ons_status ons__enqueue(const ons__call* call, void* const* parameters, ons_error* error);
 
 /* INVALID_ARGUMENT for what could not be released. */
-ons_status ons__retained_check(const ons_kernel* kernel, const ons_launch* launch,
-                               ons_error* error);
-
-static inline bool ons__launch_is_empty(const ons_launch* launch) {
-  return launch->grid[0] == 0 || launch->grid[1] == 0 || launch->grid[2] == 0;
-}
+ons_status ons__retained_check(const ons__call* call, ons_error* error);
 
 #endif /* ONS_RUNTIME_ENQUEUE_H_ */

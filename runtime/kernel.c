@@ -239,7 +239,7 @@ ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
                             ons__bound** out_bound, ons_blob** out_log,
                             ons_error* error) {
   /* Without the lock first: it is held while another device's code is compiled. */
-  ons__bound* bound = atomic_load_explicit(&kernel->bound[slot], memory_order_acquire);
+  ons__bound* bound = ons__kernel_bound(kernel, slot);
   if (bound) {
     *out_bound = bound;
     return ONS_STATUS_OK;
@@ -263,9 +263,9 @@ ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
   return status;
 }
 
-/* Prepares for `device`: the slow entry that the public functions share. */
-static ons_status prepare(ons_kernel* kernel, DLDevice device, ons__bound** out_bound,
-                          ons_blob** out_log, ons_error* error) {
+ons_status ons__kernel_prepare(ons_kernel* kernel, DLDevice device,
+                               ons__bound** out_bound, ons_blob** out_log,
+                               ons_error* error) {
   if (!kernel)
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT, "kernel is NULL");
   int slot = ons__device_slot(device);
@@ -281,7 +281,7 @@ ons_status ons_kernel_prepare(ons_kernel* kernel, DLDevice device, ons_blob** ou
                               ons_error* error) {
   if (out_log) *out_log = NULL;
   ons__bound* bound = NULL;
-  ons_status status = prepare(kernel, device, &bound, out_log, error);
+  ons_status status = ons__kernel_prepare(kernel, device, &bound, out_log, error);
   if (!status && out_log && !*out_log && bound->image->log && bound->image->log[0]) {
     *out_log = ons__blob_create(bound->image->log, strlen(bound->image->log));
   }
@@ -361,7 +361,7 @@ ons_status ons_kernel_get_attributes(ons_kernel* kernel, DLDevice device,
                           "out_attributes is NULL or its struct_size is not set");
   }
   ons__bound* bound = NULL;
-  ons_status status = prepare(kernel, device, &bound, NULL, error);
+  ons_status status = ons__kernel_prepare(kernel, device, &bound, NULL, error);
   if (status) return status;
   ons_kernel_attributes result = bound->function.attributes;
   result.struct_size = out_attributes->struct_size;

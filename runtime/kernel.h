@@ -47,9 +47,19 @@ struct ons_kernel {
 ons_kernel* ons__kernel_create(ons_module* module, const char* name,
                                const ons__scanned_kernel* scanned);
 
+/* What the kernel is bound to there; NULL until it has been prepared. Borrowed. */
+static inline ons__bound* ons__kernel_bound(const ons_kernel* kernel, int slot) {
+  return atomic_load_explicit(&kernel->bound[slot], memory_order_acquire);
+}
+
 /* Compiles, loads and binds for the device of `slot`. |out_bound| is borrowed. */
 ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
                             ons__bound** out_bound, ons_blob** out_log, ons_error* error);
+
+/* The same for a device that a caller names. */
+ons_status ons__kernel_prepare(ons_kernel* kernel, DLDevice device,
+                               ons__bound** out_bound, ons_blob** out_log,
+                               ons_error* error);
 
 /* The source's name of a parameter, or NULL. */
 const char* ons__kernel_parameter_name(const ons_kernel* kernel, size_t index,

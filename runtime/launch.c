@@ -7,9 +7,8 @@
 #include "runtime/base/steps.h"
 #include "runtime/base/versioned.h"
 #include "runtime/enqueue.h"
-#include "runtime/kernel.h"
 #include "runtime/launch.h"
-#include "runtime/launch_attributes.h"
+#include "runtime/launch_config.h"
 #include "runtime/module.h"
 #include "runtime/occupancy.h"
 #include "runtime/order.h"
@@ -59,101 +58,14 @@ static ONS__COLD ons_status refuse_call(const ons_kernel* kernel,
                         kernel->name, why);
 }
 
-/* ---- configuration ---------------------------------------------------------------- */
-
-static ons_status refuse_size(const ons_kernel* kernel, const char* what, int axis,
-                              uint32_t got, uint32_t limit, const char* advice,
+ons_status ons__launch_accept(const ons_kernel* kernel, const ons_launch** launch,
+                              const ons_arg* args, size_t arg_count, ons_launch* local,
                               ons_error* error) {
-  return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
-                        "kernel '%s': %s.%c is %u, the device's limit is %u; %s",
-                        kernel->name, what, 'x' + axis, got, limit, advice);
-}
-
-static ons_status refuse_threads(const ons_kernel* kernel, const ons__bound* bound,
-                                 uint32_t threads, ons_error* error) {
-  uint32_t limit = bound->device->limits.threads_per_block;
-  if (threads > limit) {
-    return ons__error_set(
-        error, ONS_STATUS_ARGUMENT_VALUE,
-        "kernel '%s': the number of threads per block is %u, the device's "
-        "limit is %u; use smaller blocks, and more of them",
-        kernel->name, threads, limit);
+  if (!is_valid_call(kernel, *launch, args, arg_count)) {
+    return refuse_call(kernel, *launch, error);
   }
-  return ons__error_set(
-      error, ONS_STATUS_ARGUMENT_VALUE,
-      "kernel '%s': the number of threads per block is %u, but this kernel "
-      "with its %u registers per thread and its launch bounds runs at most "
-      "%u; use smaller blocks",
-      kernel->name, threads, bound->function.attributes.register_count,
-      bound->limits.threads_per_block);
-}
-
-static ons_status refuse_shared(const ons_kernel* kernel, const ons__bound* bound,
-                                uint32_t bytes, ons_error* error) {
-  if (bound->device->limits.shared_bytes == 0) {
-    return ons__error_set(
-        error, ONS_STATUS_ARGUMENT_VALUE,
-        "kernel '%s': %u bytes of dynamic shared memory per block asked for; "
-        "the %s backend has none: ask for 0 bytes, or launch on a GPU",
-        kernel->name, bytes, bound->ops->name);
-  }
-  return ons__error_set(
-      error, ONS_STATUS_ARGUMENT_VALUE,
-      "kernel '%s': %u bytes of dynamic shared memory per block asked for; "
-      "beside the kernel's own %u bytes the device has %u: ask for less, with smaller "
-      "tiles or blocks",
-      kernel->name, bytes, bound->function.attributes.static_shared_bytes,
-      bound->limits.shared_bytes);
-}
-
-static ONS__COLD ons_status explain_config(const ons_kernel* kernel,
-                                           const ons__bound* bound,
-                                           const ons_launch* launch, ons_error* error) {
-  const ons__device_limits* limits = &bound->limits;
-  for (int i = 0; i < 3; ++i) {
-    if (launch->grid[i] > limits->grid[i]) {
-      return refuse_size(kernel, "grid", i, launch->grid[i], limits->grid[i],
-                         "launch fewer blocks and loop over the rest in the kernel",
-                         error);
-    }
-    if (launch->block[i] == 0) {
-      return ons__error_set(
-          error, ONS_STATUS_ARGUMENT_VALUE,
-          "kernel '%s': block.%c is 0; a block has at least one thread: "
-          "for no work at all make the grid 0",
-          kernel->name, 'x' + i);
-    }
-    if (launch->block[i] > limits->block[i]) {
-      return refuse_size(kernel, "block", i, launch->block[i], limits->block[i],
-                         "use smaller blocks, and more of them", error);
-    }
-  }
-  uint32_t threads = launch->block[0] * launch->block[1] * launch->block[2];
-  return threads > limits->threads_per_block
-             ? refuse_threads(kernel, bound, threads, error)
-             : refuse_shared(kernel, bound, launch->shared_bytes, error);
-}
-
-static bool config_fits(const ons__bound* bound, const ons_launch* launch) {
-  const ons__device_limits* limits = &bound->limits;
-  const uint32_t* grid = launch->grid;
-  const uint32_t* block = launch->block;
-  if (grid[0] > limits->grid[0] || grid[1] > limits->grid[1] ||
-      grid[2] > limits->grid[2]) {
-    return false;
-  }
-  /* Each factor is bounded before they are multiplied. */
-  if (block[0] - 1 >= limits->block[0] || block[1] - 1 >= limits->block[1] ||
-      block[2] - 1 >= limits->block[2]) {
-    return false;
-  }
-  return (uint64_t)block[0] * block[1] * block[2] <= limits->threads_per_block &&
-         launch->shared_bytes <= limits->shared_bytes;
-}
-
-static ONS__NOINLINE bool config_is_full(const ons__bound* bound,
-                                         const ons_launch* launch) {
-  return !ons__launch_is_empty(launch) && config_fits(bound, launch);
+  if ((*launch)->struct_size != sizeof(**launch)) *launch = upgrade(*launch, local);
+  return ONS_STATUS_OK;
 }
 
 /* ---- launch ----------------------------------------------------------------------- */
@@ -172,52 +84,58 @@ static inline ons_status driver_launch(const ons_kernel* kernel, ons__bound* bou
   return ONS__UNLIKELY(status) ? explain_launch(kernel, status, error) : ONS_STATUS_OK;
 }
 
-static ONS__COLD ons_status not_ready(const ons_kernel* kernel, ons_error* error) {
+ons_status ons__launch_not_ready(const ons_kernel* kernel, ons_error* error) {
   return ons__error_set(error, ONS_STATUS_NOT_READY,
                         "kernel '%s' is not prepared on this device: call "
                         "ons_kernel_prepare, or launch without ONS_LAUNCH_NO_COMPILE",
                         kernel->name);
 }
 
-/* The slow beginning of a kernel's first launch on a device. */
-static ONS__NOINLINE ons_status first_use(ons_kernel* kernel, const ons_launch* launch,
-                                          const ons__target* target,
-                                          ons__bound** out_bound, ons_error* error) {
-  if (launch->flags & ONS_LAUNCH_NO_COMPILE) return not_ready(kernel, error);
+/* The kernel on the device, which at its first launch there is slow. */
+static ons_status find_bound(ons_kernel* kernel, const ons_launch* launch,
+                             const ons__target* target, ons__bound** out_bound,
+                             ons_error* error) {
+  *out_bound = ons__kernel_bound(kernel, target->slot);
+  if (*out_bound) return ONS_STATUS_OK;
+  if (launch->flags & ONS_LAUNCH_NO_COMPILE) return ons__launch_not_ready(kernel, error);
   return ons__kernel_bind(kernel, target->device, target->slot, out_bound, NULL, error);
 }
 
 /* The handles that name streams by role may stand for one that must not be touched. */
-static ONS__NOINLINE ons_status check_special(const ons_kernel* kernel,
-                                              const ons__bound* bound,
-                                              const ons__target* target,
-                                              ons_error* error) {
-  ons__capture_info info = {0};
+static ONS__NOINLINE ons_status check_special(const ons__call* call, ons_error* error) {
+  const ons__bound* bound = call->bound;
+  ons__capture_state state;
   ons_status status =
-      bound->capture_state(bound->device, target->stream, &info.state, error);
-  if (status) {
-    ons__error_prefix(error, "kernel '%s'", kernel->name);
-    return status;
-  }
-  bool is_mixed;
-  return ons__order_check(kernel, bound->device, ONS_ORDER_JOIN, target, &info, NULL, 0,
-                          &is_mixed, error);
+      bound->capture_state(bound->device, call->target.stream, &state, error);
+  if (status) return explain_launch(call->kernel, status, error);
+  return state == ONS__CAPTURE_ELSEWHERE
+             ? ons__order_refuse_legacy(call->kernel, call->target.stream, error)
+             : ONS_STATUS_OK;
 }
 
-static ONS__NOINLINE ons_status launch_bound(const ons_kernel* kernel, ons__bound* bound,
-                                             const ons_launch* launch,
-                                             const ons_arg* args, size_t arg_count,
-                                             const ons__target* target, ons_error* error);
+static ONS__NOINLINE ons_status launch_bound(ons__call* call, ons_error* error);
 
 /* The caller vouches for the order: once more, as if all were on the launch stream. */
-static ONS__NOINLINE ons_status launch_trusting(
-    const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
-    const ons_arg* args, size_t arg_count, const ons__target* target, ons_error* error) {
+static ONS__NOINLINE ons_status launch_trusting(const ons__call* call, ons_error* error) {
   ons__trusted trusted;
-  ons_launch joining = *launch;
+  ons__order_trust(&call->target, call->args, call->arg_count, &trusted);
+  ons__call joining = *call;
+  joining.args = trusted.args;
   joining.order = ONS__ORDER_TRUSTED;
-  ons__order_trust(target, args, arg_count, &trusted);
-  return launch_bound(kernel, bound, &joining, trusted.args, arg_count, target, error);
+  return launch_bound(&joining, error);
+}
+
+static inline ons__call make_call(const ons_kernel* kernel, ons__bound* bound,
+                                  const ons_launch* launch, const ons_arg* args,
+                                  size_t arg_count, const ons__target* target) {
+  return (ons__call){.kernel = kernel,
+                     .launch = launch,
+                     .args = args,
+                     .arg_count = arg_count,
+                     .target = *target,
+                     .entry = bound->entry,
+                     .bound = bound,
+                     .order = launch->order};
 }
 
 /* More than a kernel on a stream: objects to keep, events, a graph, attributes. */
@@ -228,78 +146,71 @@ static inline bool has_company(const ons_launch* launch) {
 
 /* Whatever is not plain: an argument is refused, is on another stream, or is ordered by
  * other means than its stream; the kernel has company. */
-static ONS__NOINLINE ons_status
-launch_closely(const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
-               const ons_arg* args, size_t arg_count, const ons__target* target,
-               const ons__block* block, ons__refusal refusal, ons_error* error) {
-  if (launch->graph) {
-    return ons__launch_into_graph(kernel, bound, launch, args, arg_count, target, error);
-  }
-  if (ons__order_policy(kernel, launch) == ONS_ORDER_TRUST && bound->capture_state) {
-    return launch_trusting(kernel, bound, launch, args, arg_count, target, error);
+static ONS__NOINLINE ons_status launch_closely(ons__call* call, const ons__block* block,
+                                               ons__refusal refusal, ons_error* error) {
+  const ons_kernel* kernel = call->kernel;
+  ons__bound* bound = call->bound;
+  if (call->launch->graph) return ons__launch_into_graph(call, error);
+  if (!call->order) call->order = ons__order_policy(kernel, call->launch);
+  if (call->order == ONS_ORDER_TRUST && bound->capture_state) {
+    return launch_trusting(call, error);
   }
   if (refusal) {
-    return ons__bind_explain(kernel, bound, refusal, args, block->index, error);
+    return ons__bind_explain(kernel, bound, refusal, call->args, block->index, error);
   }
-  if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
-  ons_status status = ons__attributes_check(kernel, bound, launch, error);
+  ons_status status = ons__config_check(call, error);
   if (status) return status;
-  ons__retire_poll(&bound->entry->retire);
-  return ons__enqueue(kernel, bound, launch, args, arg_count, target, block->parameters,
-                      error);
+  ons__retire_poll(&call->entry->retire);
+  return ons__enqueue(call, block->parameters, error);
 }
 
 /* What follows binding, in full. */
-static ONS__NOINLINE ons_status
-launch_carefully(const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
-                 const ons_arg* args, size_t arg_count, const ons__target* target,
-                 const ons__block* block, ons__refusal refusal, ons_error* error) {
+static ONS__NOINLINE ons_status launch_carefully(ons__call* call, const ons__block* block,
+                                                 ons__refusal refusal, ons_error* error) {
+  const ons_launch* launch = call->launch;
+  ons__bound* bound = call->bound;
   if (refusal || block->notes || has_company(launch)) {
-    return launch_closely(kernel, bound, launch, args, arg_count, target, block, refusal,
-                          error);
+    return launch_closely(call, block, refusal, error);
   }
-  if (!config_fits(bound, launch)) return explain_config(kernel, bound, launch, error);
-  ons__retire_poll(&bound->entry->retire);
-  if (ons__stream_is_special(target->stream) && bound->capture_state) {
-    ons_status status = check_special(kernel, bound, target, error);
+  if (!ons__config_fits(bound, launch)) {
+    return ons__config_explain(call->kernel, bound, launch, error);
+  }
+  ons__retire_poll(&call->entry->retire);
+  if (ons__stream_is_special(call->target.stream) && bound->capture_state) {
+    ons_status status = check_special(call, error);
     if (status) return status;
   }
   if (ons__launch_is_empty(launch)) return ONS_STATUS_OK;
-  return driver_launch(kernel, bound, launch, target->stream, block->parameters, error);
+  return driver_launch(call->kernel, bound, launch, call->target.stream,
+                       block->parameters, error);
 }
 
-static ONS__NOINLINE ons_status launch_large(const ons_kernel* kernel, ons__bound* bound,
-                                             const ons_launch* launch,
-                                             const ons_arg* args, size_t arg_count,
-                                             const ons__target* target,
-                                             ons_error* error) {
+static ons__refusal bind(const ons__call* call, ons__block* block) {
+  return ons__bind(call->bound->plan, call->args, call->bound->device,
+                   call->target.device, call->target.stream, block);
+}
+
+static ONS__NOINLINE ons_status launch_large(ons__call* call, ons_error* error) {
   ons__large_block large;
   ons__block block = {.parameters = large.parameters, .bytes = large.bytes};
-  ons__refusal refusal =
-      ons__bind(bound->plan, args, bound->device, target->device, target->stream, &block);
+  ons__refusal refusal = bind(call, &block);
   size_t first, second;
-  if (!refusal && ons__bind_find_overlap(bound->plan, args, &first, &second)) {
-    return ons__bind_explain_overlap(kernel, bound, first, second, error);
+  if (!refusal &&
+      ons__bind_find_overlap(call->bound->plan, call->args, &first, &second)) {
+    return ons__bind_explain_overlap(call->kernel, call->bound, first, second, error);
   }
-  return launch_carefully(kernel, bound, launch, args, arg_count, target, &block, refusal,
-                          error);
+  return launch_carefully(call, &block, refusal, error);
 }
 
-static ONS__NOINLINE ons_status launch_bound(const ons_kernel* kernel, ons__bound* bound,
-                                             const ons_launch* launch,
-                                             const ons_arg* args, size_t arg_count,
-                                             const ons__target* target,
-                                             ons_error* error) {
-  if (bound->plan->common_count != arg_count) {
-    return launch_large(kernel, bound, launch, args, arg_count, target, error);
+static ONS__NOINLINE ons_status launch_bound(ons__call* call, ons_error* error) {
+  if (call->bound->plan->common_count != call->arg_count) {
+    return launch_large(call, error);
   }
   void* parameters[ONS__COMMON_COUNT];
   alignas(16) unsigned char bytes[ONS__COMMON_BYTES];
   ons__block block = {.parameters = parameters, .bytes = bytes};
-  ons__refusal refusal =
-      ons__bind(bound->plan, args, bound->device, target->device, target->stream, &block);
-  return launch_carefully(kernel, bound, launch, args, arg_count, target, &block, refusal,
-                          error);
+  ons__refusal refusal = bind(call, &block);
+  return launch_carefully(call, &block, refusal, error);
 }
 
 /* Any call. */
@@ -307,12 +218,10 @@ static ONS__NOINLINE ons_status launch_any(ons_kernel* kernel, const ons_launch*
                                            const ons_arg* args, size_t arg_count,
                                            ons_error* error) {
   ons_launch local;
-  ons__target target;
-  ons__bound* bound;
+  ons__call call;
   ons_status status =
-      ons__launch_find(kernel, &launch, &local, args, arg_count, &target, &bound, error);
-  return status ? status
-                : launch_bound(kernel, bound, launch, args, arg_count, &target, error);
+      ons__launch_find(kernel, launch, args, arg_count, &local, &call, error);
+  return status ? status : launch_bound(&call, error);
 }
 
 /* ---- the launch that most are ------------------------------------------------------ */
@@ -341,6 +250,11 @@ static inline const ons_arg* find_guide(const ons_kernel* kernel,
   return has_slot ? guide : NULL;
 }
 
+static ONS__NOINLINE bool config_is_full(const ons__bound* bound,
+                                         const ons_launch* launch) {
+  return !ons__launch_is_empty(launch) && ons__config_fits(bound, launch);
+}
+
 /* One-dimensional, neither refused nor empty. */
 static inline bool config_is_flat(const ons__bound* bound, const ons_launch* launch) {
   static const uint32_t ones[2] = {1, 1};
@@ -364,8 +278,7 @@ ONS__HOT ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* laun
   const ons__target target = {
       guide->value.tensor->device, 1 + guide->value.tensor->device.device_id,
       launch->flags & ONS_LAUNCH_STREAM ? launch->stream : guide->stream};
-  ons__bound* bound =
-      atomic_load_explicit(&kernel->bound[target.slot], memory_order_acquire);
+  ons__bound* bound = ons__kernel_bound(kernel, target.slot);
   if (!bound || bound->plan->common_count != arg_count) {
     return launch_any(kernel, launch, args, arg_count, error);
   }
@@ -379,138 +292,49 @@ ONS__HOT ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* laun
       ons__stream_is_special(target.stream) ||
       !(ONS__LIKELY(config_is_flat(bound, launch)) || config_is_full(bound, launch)) ||
       ons__retire_holds(&bound->entry->retire)) {
-    return launch_carefully(kernel, bound, launch, args, arg_count, &target, &block,
-                            refusal, error);
+    ons__call call = make_call(kernel, bound, launch, args, arg_count, &target);
+    return launch_carefully(&call, &block, refusal, error);
   }
   return driver_launch(kernel, bound, launch, target.stream, parameters, error);
 }
 
 /* ---- for launches into graphs ------------------------------------------------------ */
 
-ons_status ons__launch_find(ons_kernel* kernel, const ons_launch** launch,
-                            ons_launch* local, const ons_arg* args, size_t arg_count,
-                            ons__target* out_target, ons__bound** out_bound,
-                            ons_error* error) {
-  if (!is_valid_call(kernel, *launch, args, arg_count)) {
-    return refuse_call(kernel, *launch, error);
+ons_status ons__launch_find(ons_kernel* kernel, const ons_launch* launch,
+                            const ons_arg* args, size_t arg_count, ons_launch* local,
+                            ons__call* out_call, ons_error* error) {
+  ons__target target;
+  ons__bound* bound = NULL;
+  ons_status status = ons__launch_accept(kernel, &launch, args, arg_count, local, error);
+  if (!status) {
+    status = ons__order_target(kernel, launch, args, arg_count, &target, error);
   }
-  if ((*launch)->struct_size != sizeof(**launch)) *launch = upgrade(*launch, local);
-  ons_status status =
-      ons__order_target(kernel, *launch, args, arg_count, out_target, error);
+  if (!status) status = find_bound(kernel, launch, &target, &bound, error);
+  if (!status && (launch->flags & ONS_LAUNCH_THREADS)) {
+    status = ons__launch_divide(kernel, bound, &launch, local, error);
+  }
   if (status) return status;
-  *out_bound =
-      atomic_load_explicit(&kernel->bound[out_target->slot], memory_order_acquire);
-  if (!*out_bound) {
-    status = first_use(kernel, *launch, out_target, out_bound, error);
-    if (status) return status;
-  }
-  if ((*launch)->flags & ONS_LAUNCH_THREADS) {
-    status = ons__launch_divide(kernel, *out_bound, launch, local, error);
-    if (status) return status;
-  }
-  return arg_count == (*out_bound)->plan->count
+  *out_call = make_call(kernel, bound, launch, args, arg_count, &target);
+  return arg_count == bound->plan->count
              ? ONS_STATUS_OK
-             : ons__bind_explain_count(kernel, *out_bound, arg_count, error);
+             : ons__bind_explain_count(kernel, bound, arg_count, error);
 }
 
-ons_status ons__launch_bind(const ons_kernel* kernel, ons__bound* bound,
-                            const ons_launch* launch, const ons_arg* args,
-                            size_t arg_count, const ons__target* target,
-                            ons__large_block* out_block, ons_error* error) {
+ons_status ons__launch_bind(const ons__call* call, ons__large_block* out_block,
+                            ons_error* error) {
   ons__trusted trusted;
+  ons__order_trust(&call->target, call->args, call->arg_count, &trusted);
+  ons__call trusting = *call;
+  trusting.args = trusted.args;
   ons__block block = {.parameters = out_block->parameters, .bytes = out_block->bytes};
-  ons__order_trust(target, args, arg_count, &trusted);
-  ons__refusal refusal = ons__bind(bound->plan, trusted.args, bound->device,
-                                   target->device, target->stream, &block);
+  ons__refusal refusal = bind(&trusting, &block);
   if (refusal) {
-    return ons__bind_explain(kernel, bound, refusal, args, block.index, error);
+    return ons__bind_explain(call->kernel, call->bound, refusal, call->args, block.index,
+                             error);
   }
   size_t first, second;
-  if (ons__bind_find_overlap(bound->plan, args, &first, &second)) {
-    return ons__bind_explain_overlap(kernel, bound, first, second, error);
+  if (ons__bind_find_overlap(call->bound->plan, call->args, &first, &second)) {
+    return ons__bind_explain_overlap(call->kernel, call->bound, first, second, error);
   }
-  return config_fits(bound, launch) ? ons__attributes_check(kernel, bound, launch, error)
-                                    : explain_config(kernel, bound, launch, error);
-}
-
-/* What the launch would refuse whatever pending arguments turn out to be. Before the
- * first compile nothing is known of the parameters. */
-static ons_status resolve_arguments(const ons_kernel* kernel, const ons_launch* launch,
-                                    const ons__target* target, const ons_arg* args,
-                                    size_t arg_count, ons_error* error) {
-  ons__bound* bound =
-      atomic_load_explicit(&kernel->bound[target->slot], memory_order_acquire);
-  if (!bound || !ONS__DOES(LOOK_FIRST)) return ONS_STATUS_OK;
-  if (arg_count != bound->plan->count) {
-    return ons__bind_explain_count(kernel, bound, arg_count, error);
-  }
-  size_t index = 0;
-  ons__refusal refusal = ons__bind_try(bound->plan, args, bound->device, &index);
-  if (refusal) return ons__bind_explain(kernel, bound, refusal, args, index, error);
-  ons_launch local;
-  if (launch->flags & ONS_LAUNCH_THREADS) {
-    ons_status status = ons__launch_divide(kernel, bound, &launch, &local, error);
-    if (status) return status;
-  }
-  bool fits = ons__launch_is_empty(launch) || config_fits(bound, launch);
-  return fits ? ons__attributes_check(kernel, bound, launch, error)
-              : explain_config(kernel, bound, launch, error);
-}
-
-static ons_status resolve_capture(const ons_kernel* kernel, ons__device* device,
-                                  const ons_launch* launch, const ons__target* target,
-                                  const ons_arg* args, size_t arg_count,
-                                  ons__capture_info* out_info, ons_error* error) {
-  *out_info = (ons__capture_info){0};
-  if (!device->backend->ops->capture_state || launch->graph) return ONS_STATUS_OK;
-  bool is_mixed;
-  ons_status status = ons__stream_capture(device, target->stream, out_info, error);
-  return status || !ONS__DOES(LOOK_FIRST)
-             ? status
-             : ons__order_check(kernel, device, ons__order_policy(kernel, launch), target,
-                                out_info, args, arg_count, &is_mixed, error);
-}
-
-ons_status ons_launch_resolve(ons_kernel* kernel, const ons_launch* launch,
-                              const ons_arg* args, size_t arg_count,
-                              ons_launch_plan* out_plan, ons_error* error) {
-  if (!is_valid_call(kernel, launch, args, arg_count)) {
-    return refuse_call(kernel, launch, error);
-  }
-  if (!out_plan || out_plan->struct_size < sizeof(out_plan->struct_size)) {
-    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
-                          "out_plan is NULL or its struct_size is not set");
-  }
-  ons_launch local;
-  if (launch->struct_size != sizeof(*launch)) launch = upgrade(launch, &local);
-  ons__target target;
-  ons_status status = ons__order_target(kernel, launch, args, arg_count, &target, error);
-  if (status) return status;
-  ons__device_entry* entry = NULL;
-  status = ons__runtime_device(kernel->module->runtime, target.device, &entry, error);
-  if (status) return status;
-  ons__trusted trusted;
-  bool trusts = launch->graph || ons__order_policy(kernel, launch) == ONS_ORDER_TRUST;
-  if (trusts && arg_count <= ONS__PARAMETERS_MAX) {
-    ons__order_trust(&target, args, arg_count, &trusted);
-    args = trusted.args;
-  }
-  ons__capture_info info;
-  status = resolve_arguments(kernel, launch, &target, args, arg_count, error);
-  if (!status) {
-    status = resolve_capture(kernel, entry->device, launch, &target, args, arg_count,
-                             &info, error);
-  }
-  if (status) return status;
-  const ons_launch_plan plan = {
-      .struct_size = out_plan->struct_size,
-      .capture_state = info.state == ONS__CAPTURE_ACTIVE,
-      .device = target.device,
-      .stream = launch->graph ? NULL : target.stream,
-      .order = ons__order_policy(kernel, launch),
-  };
-  ons__versioned_out(out_plan, plan.struct_size, &plan, sizeof(plan));
-  bool is_ready = !(launch->flags & ONS_LAUNCH_NO_COMPILE) ||
-                  atomic_load_explicit(&kernel->bound[target.slot], memory_order_acquire);
-  return is_ready ? ONS_STATUS_OK : not_ready(kernel, error);
+  return ons__config_check(call, error);
 }

@@ -39,21 +39,11 @@ static ons_status check_struct(const ons_kernel* kernel,
   return ONS_STATUS_OK;
 }
 
-static ons_status check_cpu(const ons_kernel* kernel,
-                            const ons_launch_attributes* attributes, ons_error* error) {
-  if (attributes->flags & ONS_ATTRIBUTES_COOPERATIVE) {
-    return refuse(kernel, ONS_STATUS_UNSUPPORTED,
-                  "a cooperative launch, but no argument is in GPU memory, and on the "
-                  "CPU blocks run one after the other and cannot wait for each other",
-                  error);
-  }
-  if (has_cluster(attributes)) {
-    return refuse(kernel, ONS_STATUS_UNSUPPORTED,
-                  "a launch in clusters, but no argument is in GPU memory, and the CPU "
-                  "has none",
-                  error);
-  }
-  return ONS_STATUS_OK;
+static ons_status refuse_cpu_clusters(const ons_kernel* kernel, ons_error* error) {
+  return refuse(kernel, ONS_STATUS_UNSUPPORTED,
+                "a launch in clusters, but no argument is in GPU memory, and the CPU has "
+                "none",
+                error);
 }
 
 static ons_status check_priority(const ons_kernel* kernel, const ons__device* device,
@@ -166,21 +156,26 @@ static ons_status check_traits(const ons_kernel* kernel, const ons__device* devi
              : ONS_STATUS_OK;
 }
 
-ons_status ons__attributes_check(const ons_kernel* kernel, const ons__bound* bound,
-                                 const ons_launch* launch, ons_error* error) {
+ons_status ons__attributes_check(const ons__call* call, ons_error* error) {
+  const ons_launch* launch = call->launch;
   const ons_launch_attributes* attributes = launch->attributes;
   if (!attributes) return ONS_STATUS_OK;
+  const ons_kernel* kernel = call->kernel;
+  const ons__bound* bound = call->bound;
   ons_status status = check_struct(kernel, attributes, error);
   if (status) return status;
-  if (!bound->ops->launch_with_attributes) return check_cpu(kernel, attributes, error);
   if (launch->graph && (attributes->flags & ONS_ATTRIBUTES_PROGRAMMATIC)) {
     return refuse(kernel, ONS_STATUS_UNSUPPORTED,
                   "programmatic dependence is given for a node of a graph, where edges "
                   "say it: capture the launch, or leave it out",
                   error);
   }
-  status = check_traits(kernel, bound->device, attributes, error);
   const bool is_clustered = has_cluster(attributes);
+  if (bound->ops->launch_with_attributes) {
+    status = check_traits(kernel, bound->device, attributes, error);
+  } else if (is_clustered) {
+    return refuse_cpu_clusters(kernel, error);
+  }
   if (!status && is_clustered) status = check_cluster(kernel, bound, launch, error);
   const bool counts =
       is_clustered || (attributes->flags & ONS_ATTRIBUTES_COOPERATIVE) != 0;

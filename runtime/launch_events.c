@@ -15,10 +15,10 @@ static ons_status check_list(const ons_kernel* kernel, const char* name,
   return ONS_STATUS_OK;
 }
 
-ons_status ons__events_check(const ons_kernel* kernel, const ons__bound* bound,
-                             const ons_launch_events* events, ons_error* error) {
+ons_status ons__events_check(const ons__call* call, ons_error* error) {
   enum { KNOWN = ONS_EVENTS_WAIT_EXTERNAL | ONS_EVENTS_SIGNAL_EXTERNAL };
-  if (!events) return ONS_STATUS_OK;
+  const ons_kernel* kernel = call->kernel;
+  const ons_launch_events* events = call->launch->events;
   if (events->struct_size < sizeof(*events) || (events->flags & ~(uint32_t)KNOWN) != 0) {
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                           "kernel '%s': launch->events has no struct_size, or flags that "
@@ -30,7 +30,7 @@ ons_status ons__events_check(const ons_kernel* kernel, const ons__bound* bound,
   if (!status) {
     status = check_list(kernel, "signal", events->signal, events->signal_count, error);
   }
-  if (status || bound->ops->caller_event_wait) return status;
+  if (status || call->bound->ops->caller_event_wait) return status;
   return ons__error_set(
       error, ONS_STATUS_UNSUPPORTED,
       "kernel '%s': events are given, but no argument is in GPU memory, "
@@ -44,31 +44,34 @@ static bool is_external(const ons_launch_events* events, uint32_t flag,
   return (events->flags & flag) && capture == ONS__CAPTURE_ACTIVE;
 }
 
-ons_status ons__events_wait(const ons_kernel* kernel, const ons__bound* bound,
-                            const ons_launch_events* events, const ons__target* target,
-                            ons__capture_state capture, ons_error* error) {
+ons_status ons__events_wait(const ons__call* call, ons__capture_state capture,
+                            ons_error* error) {
+  const ons__bound* bound = call->bound;
+  const ons_launch_events* events = call->launch->events;
   bool external = is_external(events, ONS_EVENTS_WAIT_EXTERNAL, capture);
   for (size_t i = 0; i < events->wait_count; ++i) {
-    ons_status status = bound->ops->caller_event_wait(bound->device, events->wait[i],
-                                                      target->stream, external, error);
+    ons_status status = bound->ops->caller_event_wait(
+        bound->device, events->wait[i], call->target.stream, external, error);
     if (status) {
       ons__error_prefix(
           error, "kernel '%s' was not launched: stream %p cannot wait for event %zu (%p)",
-          kernel->name, target->stream, i, events->wait[i]);
+          call->kernel->name, call->target.stream, i, events->wait[i]);
       return status;
     }
   }
   return ONS_STATUS_OK;
 }
 
-ons_status ons__events_signal(const ons_kernel* kernel, const ons__bound* bound,
-                              const ons_launch_events* events, const ons__target* target,
-                              ons__capture_state capture, ons_error* error) {
+ons_status ons__events_signal(const ons__call* call, ons__capture_state capture,
+                              ons_error* error) {
+  const ons__bound* bound = call->bound;
+  const ons_launch_events* events = call->launch->events;
   bool external = is_external(events, ONS_EVENTS_SIGNAL_EXTERNAL, capture);
   ons_status first = ONS_STATUS_OK;
   for (size_t i = 0; i < events->signal_count; ++i) {
-    ons_status status = bound->ops->caller_event_record(
-        bound->device, events->signal[i], target->stream, external, first ? NULL : error);
+    ons_status status = bound->ops->caller_event_record(bound->device, events->signal[i],
+                                                        call->target.stream, external,
+                                                        first ? NULL : error);
     if (!status || first) continue;
     first = status;
     if (!error) continue;
@@ -76,7 +79,7 @@ ons_status ons__events_signal(const ons_kernel* kernel, const ons__bound* bound,
         error,
         "kernel '%s' was launched, but event %zu (%p) is not recorded: what "
         "waits for it is not ordered after the kernel",
-        kernel->name, i, events->signal[i]);
+        call->kernel->name, i, events->signal[i]);
     error->launched = 1;
   }
   return first;

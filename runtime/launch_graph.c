@@ -11,8 +11,9 @@ static ONS__COLD ons_status refuse(const ons_kernel* kernel, ons_status status,
 }
 
 /* What a launch into a graph and the update of a node both cannot have. */
-static ons_status check_target(const ons_kernel* kernel, const ons__bound* bound,
-                               const ons_launch* launch, ons_error* error) {
+static ons_status check_target(const ons__call* call, ons_error* error) {
+  const ons_kernel* kernel = call->kernel;
+  const ons_launch* launch = call->launch;
   if (launch->flags & ONS_LAUNCH_STREAM) {
     return refuse(kernel, ONS_STATUS_INVALID_ARGUMENT,
                   "a stream and a graph are given; a launch goes to one of them", error);
@@ -23,7 +24,7 @@ static ons_status check_target(const ons_kernel* kernel, const ons__bound* bound
                   "event nodes to the graph",
                   error);
   }
-  if (!bound->ops->graph_add) {
+  if (!call->bound->ops->graph_add) {
     return refuse(kernel, ONS_STATUS_UNSUPPORTED,
                   "no argument is in GPU memory, so the launch would be on the CPU, "
                   "which has no graphs",
@@ -50,24 +51,25 @@ static ons_status check_graph(const ons_kernel* kernel, const ons_launch_graph* 
   return why ? refuse(kernel, ONS_STATUS_INVALID_ARGUMENT, why, error) : ONS_STATUS_OK;
 }
 
-static ons_status tie_retained(const ons_kernel* kernel, ons__retire_list* list,
-                               ons__retired* retired, void* graph, ons_error* error) {
-  ons_status status = ons__retire_to_graph(list, retired, graph, error);
+static ons_status tie_retained(const ons__call* call, ons__retired* retired,
+                               ons_error* error) {
+  ons_status status = ons__retire_to_graph(&call->entry->retire, retired,
+                                           call->launch->graph->graph, error);
   if (status && error) {
     ons__error_prefix(
         error, "kernel '%s' was added to the graph, but what it uses is kept for ever",
-        kernel->name);
+        call->kernel->name);
     error->launched = 1;
   }
   return status;
 }
 
-static ons_status add(const ons_kernel* kernel, ons__bound* bound,
-                      const ons_launch* launch, void* const* parameters,
-                      ons_error* error) {
-  ons__retire_list* list = &bound->entry->retire;
+static ons_status add(const ons__call* call, void* const* parameters, ons_error* error) {
+  const ons_launch* launch = call->launch;
+  const ons__bound* bound = call->bound;
+  ons__retire_list* list = &call->entry->retire;
   ons__retired* retired = NULL;
-  ons_status status = ons__retained_check(kernel, launch, error);
+  ons_status status = ons__retained_check(call, error);
   if (!status && launch->retained_count > 0) {
     status = ons__retire_reserve(list, launch->retained, launch->retained_count, &retired,
                                  error);
@@ -76,33 +78,27 @@ static ons_status add(const ons_kernel* kernel, ons__bound* bound,
   status =
       bound->ops->graph_add(bound->device, &bound->function, launch, parameters, error);
   if (status) {
-    ons__error_prefix(error, "kernel '%s'", kernel->name);
+    ons__error_prefix(error, "kernel '%s'", call->kernel->name);
     ons__retire_cancel(list, retired);
     return status;
   }
-  return retired ? tie_retained(kernel, list, retired, launch->graph->graph, error)
-                 : ONS_STATUS_OK;
+  return retired ? tie_retained(call, retired, error) : ONS_STATUS_OK;
 }
 
-ons_status ons__launch_into_graph(const ons_kernel* kernel, ons__bound* bound,
-                                  const ons_launch* launch, const ons_arg* args,
-                                  size_t arg_count, const ons__target* target,
-                                  ons_error* error) {
+ons_status ons__launch_into_graph(const ons__call* call, ons_error* error) {
   ons__large_block block;
-  ons_status status = check_target(kernel, bound, launch, error);
-  if (!status) status = check_graph(kernel, launch->graph, error);
-  if (!status) {
-    status =
-        ons__launch_bind(kernel, bound, launch, args, arg_count, target, &block, error);
-  }
+  ons_status status = check_target(call, error);
+  if (!status) status = check_graph(call->kernel, call->launch->graph, error);
+  if (!status) status = ons__launch_bind(call, &block, error);
   if (status) return status;
-  ons__retire_poll(&bound->entry->retire);
-  return add(kernel, bound, launch, block.parameters, error);
+  ons__retire_poll(&call->entry->retire);
+  return add(call, block.parameters, error);
 }
 
-static ons_status check_update(const ons_kernel* kernel, const void* exec,
-                               const void* node, const ons_launch* launch,
+static ons_status check_update(const ons__call* call, const void* exec, const void* node,
                                ons_error* error) {
+  const ons_kernel* kernel = call->kernel;
+  const ons_launch* launch = call->launch;
   if (!exec || !node) {
     return refuse(kernel, ONS_STATUS_INVALID_ARGUMENT,
                   "exec or node is NULL: pass the instantiated graph, and the node that "
@@ -135,20 +131,17 @@ ons_status ons_kernel_update_node(ons_kernel* kernel, void* exec, void* node,
                                   const ons_launch* launch, const ons_arg* args,
                                   size_t arg_count, ons_error* error) {
   ons_launch local;
-  ons__target target;
-  ons__bound* bound = NULL;
+  ons__call call;
   ons__large_block block;
   ons_status status =
-      ons__launch_find(kernel, &launch, &local, args, arg_count, &target, &bound, error);
-  if (!status) status = check_target(kernel, bound, launch, error);
-  if (!status) status = check_update(kernel, exec, node, launch, error);
-  if (!status) {
-    status =
-        ons__launch_bind(kernel, bound, launch, args, arg_count, &target, &block, error);
-  }
+      ons__launch_find(kernel, launch, args, arg_count, &local, &call, error);
+  if (!status) status = check_target(&call, error);
+  if (!status) status = check_update(&call, exec, node, error);
+  if (!status) status = ons__launch_bind(&call, &block, error);
   if (status) return status;
-  status = bound->ops->graph_update(bound->device, &bound->function, launch, exec, node,
-                                    block.parameters, error);
+  const ons__bound* bound = call.bound;
+  status = bound->ops->graph_update(bound->device, &bound->function, call.launch, exec,
+                                    node, block.parameters, error);
   if (status) ons__error_prefix(error, "kernel '%s'", kernel->name);
   return status;
 }

@@ -10,6 +10,7 @@
 #include "runtime/mangling.h"
 #include "runtime/module.h"
 #include "runtime/signature.h"
+#include "runtime/tensor.h"
 
 /* The extents of the variable's array type, and those inside of its elements. */
 enum { kMaxRank = 16 };
@@ -76,12 +77,6 @@ static void set_element(const ons__parameter* parameter, DLTensor* tensor) {
   tensor->dtype.lanes = 1;
 }
 
-static uint64_t size_of(const DLTensor* tensor) {
-  uint64_t size_bytes = tensor->dtype.bits / 8u;
-  for (int32_t i = 0; i < tensor->ndim; ++i) size_bytes *= (uint64_t)tensor->shape[i];
-  return size_bytes;
-}
-
 /* Elements that DLPack has no type for are bytes, in a last dimension. */
 static ons_status set_bytes(DLTensor* tensor, uint64_t size_bytes) {
   uint64_t count = 1;
@@ -126,7 +121,7 @@ static ons_status read_type(const ons_allocator* allocator, const char* mangled,
     set_element(parameter, tensor);
   }
   ons__signature_destroy(signature);
-  if (status || size_of(tensor) != size_bytes) {
+  if (status || ons__tensor_size_bytes(tensor) != size_bytes) {
     return ons__error_set(error, ONS_STATUS_INTERNAL,
                           "it has %llu bytes, which is not what its type says",
                           (unsigned long long)size_bytes);
@@ -267,7 +262,7 @@ static ons_status copy_in(const ons_allocator* allocator, ons__device* device,
   memcpy(pageable, bytes, size_bytes);
   unsigned token = 0;
   ops->housekeeping_enter(device, &token);
-  status = ops->copy_from_host(device, stream, target, pageable, size_bytes, error);
+  status = ops->copy_from_host(device, target, pageable, size_bytes, stream, error);
   ops->housekeeping_leave(device, token);
   ons__free(allocator, pageable);
   return status;
@@ -284,10 +279,10 @@ ons_status ons_module_set_global(ons_module* module, DLDevice device, const char
   ons_status status = hold(module, device, name, &entry, &held, error);
   if (status) return status;
   const DLTensor* tensor = &held->managed.dl_tensor;
-  if (size_of(tensor) != size_bytes) {
+  if (ons__tensor_size_bytes(tensor) != size_bytes) {
     status = ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
-                            "it has %llu bytes, %zu are given",
-                            (unsigned long long)size_of(tensor), size_bytes);
+                            "it has %zu bytes, %zu are given",
+                            ons__tensor_size_bytes(tensor), size_bytes);
   } else {
     status = copy_in(held->allocator, entry->device, stream, tensor->data, bytes,
                      size_bytes, error);

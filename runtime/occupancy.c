@@ -3,18 +3,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/versioned.h"
 
-/* Binds for a question about `device`. */
-static ons_status bind(ons_kernel* kernel, DLDevice device, ons__bound** out_bound,
-                       ons_error* error) {
-  int slot = ons__device_slot(device);
-  if (slot < 0) {
-    return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
-                          "kernel '%s': no backend for device type %d, id %d",
-                          kernel->name, (int)device.device_type, (int)device.device_id);
-  }
-  return ons__kernel_bind(kernel, device, slot, out_bound, NULL, error);
-}
-
 static ons_status check_shared(const ons_kernel* kernel, const ons__bound* bound,
                                uint32_t shared_bytes, ons_error* error) {
   if (shared_bytes <= bound->limits.shared_bytes) return ONS_STATUS_OK;
@@ -62,7 +50,7 @@ ons_status ons_kernel_occupancy(ons_kernel* kernel, DLDevice device,
   }
   ons__bound* bound = NULL;
   uint32_t blocks = 0;
-  ons_status status = bind(kernel, device, &bound, error);
+  ons_status status = ons__kernel_prepare(kernel, device, &bound, NULL, error);
   if (!status) {
     status = occupancy(kernel, bound, block_threads, shared_bytes, &blocks, error);
   }
@@ -102,7 +90,7 @@ ons_status ons_kernel_max_potential_block_size(ons_kernel* kernel, DLDevice devi
                           "kernel, out_grid_blocks or out_block_threads is NULL");
   }
   ons__bound* bound = NULL;
-  ons_status status = bind(kernel, device, &bound, error);
+  ons_status status = ons__kernel_prepare(kernel, device, &bound, NULL, error);
   return status ? status
                 : find_block_size(kernel, bound, shared_bytes, limit, out_grid_blocks,
                                   out_block_threads, error);

@@ -18,6 +18,15 @@ static bool is_managed(const ons_arg* arg) {
   return arg->value.tensor->device.device_type == kDLCUDAManaged;
 }
 
+static bool is_on_host(const ons_arg* arg) {
+  int type = (int)arg->value.tensor->device.device_type;
+  return type == kDLCPU || type == kDLCUDAHost;
+}
+
+static bool has_stream(const ons_arg* arg) {
+  return (arg->flags & ONS_ARG_STREAM_KNOWN) && !is_on_host(arg);
+}
+
 /* A walk over the tensors of a launch, those in lists among them. */
 typedef struct walk {
   const ons_arg* args;
@@ -57,32 +66,32 @@ static ONS__COLD ons_status unsupported_device(const ons_kernel* kernel, DLDevic
       kernel->name, text);
 }
 
-/* Managed memory names no device of its own: it follows the other tensors. */
+/* Managed memory decides only where no other does. */
 static DLDevice device_of(const ons_arg* args, size_t arg_count) {
   DLDevice found = {kDLCPU, 0};
   walk at = {.args = args, .arg_count = arg_count};
   const ons_arg* arg;
   while ((arg = next_tensor(&at))) {
+    if (is_on_host(arg)) continue;
     DLDevice device = arg->value.tensor->device;
-    int type = (int)device.device_type;
-    if (type == kDLCPU || type == kDLCUDAHost) continue;
-    if (type != kDLCUDAManaged) return device;
-    found = (DLDevice){kDLCUDA, device.device_id};
+    if (!is_managed(arg)) return device;
+    if (found.device_type == kDLCPU) found = (DLDevice){kDLCUDA, device.device_id};
   }
   return found;
 }
 
-/* That of the first tensor which tells one; managed memory, which may be of another
- * device, only where no other does. */
-static void* first_stream(const ons_arg* args, size_t arg_count) {
+/* That of the first tensor which tells one; managed memory only where no other does, and
+ * not that of another device. */
+static void* first_stream(const ons_arg* args, size_t arg_count, DLDevice device) {
   void* found = NULL;
   bool is_found = false;
   walk at = {.args = args, .arg_count = arg_count};
   const ons_arg* arg;
   while ((arg = next_tensor(&at))) {
-    if (!(arg->flags & ONS_ARG_STREAM_KNOWN)) continue;
+    if (!has_stream(arg)) continue;
     if (!is_managed(arg)) return arg->stream;
-    if (!is_found) found = arg->stream;
+    if (is_found || arg->value.tensor->device.device_id != device.device_id) continue;
+    found = arg->stream;
     is_found = true;
   }
   return found;
@@ -105,11 +114,9 @@ ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
         "arrays decide the device, and a launch on the CPU has no stream",
         kernel->name);
   }
-  if (launch->flags & ONS_LAUNCH_STREAM) {
-    *out_target = target;
-    return ONS_STATUS_OK;
+  if (!(launch->flags & ONS_LAUNCH_STREAM)) {
+    target.stream = first_stream(args, arg_count, target.device);
   }
-  target.stream = first_stream(args, arg_count);
   *out_target = target;
   return ONS_STATUS_OK;
 }
@@ -123,30 +130,15 @@ ons_order ons__order_policy(const ons_kernel* kernel, const ons_launch* launch) 
 /* ---- the streams of the arguments ---------------------------------------------------
  */
 
-static bool is_on_host(const ons_arg* arg) {
-  int type = (int)arg->value.tensor->device.device_type;
-  return type == kDLCPU || type == kDLCUDAHost;
-}
-
-static bool has_stream(const ons_arg* arg) {
-  return (arg->flags & ONS_ARG_STREAM_KNOWN) && !is_on_host(arg);
-}
-
-/* The next tensor on a stream that is neither the launch stream nor that of a tensor
- * before; NULL when there is none. Launches have few. */
-static const ons_arg* next_foreign(const ons__target* target, walk* at) {
-  const ons_arg* arg;
-  while ((arg = next_tensor(at))) {
-    if (!has_stream(arg) || ons__streams_match(arg->stream, target->stream)) continue;
-    walk before = {.args = at->args, .arg_count = at->arg_count};
-    const ons_arg* other = next_tensor(&before);
-    while (other != arg &&
-           !(has_stream(other) && ons__streams_match(other->stream, arg->stream))) {
-      other = next_tensor(&before);
-    }
-    if (other == arg) return arg;
+/* The tensor's stream, where it is neither the launch stream nor among those found
+ * before. Launches have few. */
+static bool is_new(const ons__others* others, const ons__target* target,
+                   const ons_arg* arg) {
+  if (!has_stream(arg) || ons__streams_match(arg->stream, target->stream)) return false;
+  for (size_t i = 0; i < others->count; ++i) {
+    if (ons__streams_match(others->streams[i], arg->stream)) return false;
   }
-  return NULL;
+  return true;
 }
 
 static void trust(const ons__target* target, ons_arg* arg) {
@@ -181,13 +173,13 @@ void ons__order_trust(const ons__target* target, const ons_arg* args, size_t arg
 /* ---- what is refused ----------------------------------------------------------------
  */
 
-static const char* name_of(const ons_kernel* kernel, const walk* at) {
-  const char* name = ons__kernel_parameter_name(kernel, at->index, at->arg_count);
+static const char* name_of(const ons__call* call, size_t index) {
+  const char* name = ons__kernel_parameter_name(call->kernel, index, call->arg_count);
   return name ? name : "unnamed";
 }
 
-static ONS__COLD ons_status refuse_elsewhere(const ons_kernel* kernel, const void* stream,
-                                             ons_error* error) {
+ons_status ons__order_refuse_legacy(const ons_kernel* kernel, const void* stream,
+                                    ons_error* error) {
   return ons__error_set(
       error, ONS_STATUS_CAPTURE,
       "kernel '%s': the launch would use the legacy default stream %p while another "
@@ -196,171 +188,186 @@ static ONS__COLD ons_status refuse_elsewhere(const ons_kernel* kernel, const voi
       kernel->name, stream);
 }
 
-static ONS__COLD ons_status refuse_mixed(const ons_kernel* kernel,
-                                         const ons__target* target, const ons_arg* arg,
-                                         const walk* at, ons_error* error) {
+static ONS__COLD ons_status refuse_mixed(const ons__call* call, const walk* at,
+                                         const ons_arg* arg, ons_error* error) {
   return ons__error_set(
       error, ONS_STATUS_ORDER,
       "kernel '%s', argument %zu ('%s') is on stream %p, but the launch is on stream %p, "
       "and its order is strict: make that stream current in the argument's library, or "
       "launch with order join, which lets the streams wait for each other",
-      kernel->name, at->index + 1, name_of(kernel, at), arg->stream, target->stream);
+      call->kernel->name, at->index + 1, name_of(call, at->index), arg->stream,
+      call->target.stream);
 }
 
-static ONS__COLD ons_status refuse_capture(const ons_kernel* kernel,
-                                           const ons__target* target,
-                                           const ons__capture_info* info,
-                                           const ons_arg* arg, const walk* at,
-                                           ons_error* error) {
+static ONS__COLD ons_status refuse_capture(const ons__call* call,
+                                           const ons__capture_info* info, const walk* at,
+                                           const ons_arg* arg, ons_error* error) {
   bool launch_captured = info->state == ONS__CAPTURE_ACTIVE;
   return ons__error_set(
       error, ONS_STATUS_CAPTURE,
       "kernel '%s', argument %zu ('%s') is on stream %p, %s; the launch is on stream %p, "
       "%s. One cannot wait for the other, and the capture is untouched: make %p current "
       "in the argument's library, or bring both streams into one capture",
-      kernel->name, at->index + 1, name_of(kernel, at), arg->stream,
+      call->kernel->name, at->index + 1, name_of(call, at->index), arg->stream,
       launch_captured ? "which is not part of that capture" : "which is being captured",
-      target->stream, launch_captured ? "which is being captured" : "which is not",
-      target->stream);
+      call->target.stream, launch_captured ? "which is being captured" : "which is not",
+      call->target.stream);
 }
 
-/* Whose stream the launch is on: "argument 3 ('out')". */
-static void owner_text(const ons_kernel* kernel, const ons__target* target,
-                       const ons_arg* args, size_t arg_count, char* out_text,
-                       size_t capacity) {
-  walk at = {.args = args, .arg_count = arg_count};
-  const ons_arg* arg;
-  snprintf(out_text, capacity, "the one given");
-  while ((arg = next_tensor(&at))) {
-    if (!has_stream(arg) || !ons__streams_match(arg->stream, target->stream)) continue;
-    snprintf(out_text, capacity, "that of argument %zu ('%s')", at.index + 1,
-             name_of(kernel, &at));
-    return;
+/* The first argument on the stream; NULL where none is. */
+static const ons_arg* find_on(const ons__call* call, const void* stream,
+                              size_t* out_index) {
+  walk at = {.args = call->args, .arg_count = call->arg_count};
+  const ons_arg* arg = next_tensor(&at);
+  while (arg && !(has_stream(arg) && ons__streams_match(arg->stream, stream))) {
+    arg = next_tensor(&at);
+  }
+  *out_index = at.index;
+  return arg;
+}
+
+/* Whose stream the launch is on: "that of argument 3 ('out')". */
+static void owner_text(const ons__call* call, char* out_text, size_t capacity_bytes) {
+  size_t index;
+  if (find_on(call, call->target.stream, &index)) {
+    snprintf(out_text, capacity_bytes, "that of argument %zu ('%s')", index + 1,
+             name_of(call, index));
+  } else {
+    snprintf(out_text, capacity_bytes, "the one given");
   }
 }
 
-static ONS__COLD ons_status refuse_unknown(const ons_kernel* kernel,
-                                           const ons__target* target, const walk* at,
+static ONS__COLD ons_status refuse_unknown(const ons__call* call, const walk* at,
                                            ons_error* error) {
   char owner[96];
-  owner_text(kernel, target, at->args, at->arg_count, owner, sizeof(owner));
+  owner_text(call, owner, sizeof(owner));
   return ons__error_set(
       error, ONS_STATUS_CAPTURE,
       "kernel '%s', argument %zu ('%s'): the launch stream %p, %s, is being captured, "
-      "and the "
-      "stream of this argument is unknown, so its work cannot be part of the capture; "
-      "the capture is untouched. Pass an array of a library that tells its stream, or "
-      "launch outside of the capture",
-      kernel->name, at->index + 1, name_of(kernel, at), target->stream, owner);
+      "and the stream of this argument is unknown, so its work cannot be part of the "
+      "capture; the capture is untouched. Pass an array of a library that tells its "
+      "stream, or launch outside of the capture",
+      call->kernel->name, at->index + 1, name_of(call, at->index), call->target.stream,
+      owner);
 }
 
-/* The default streams are of a device each, and managed memory may be of another. */
+/* The default streams are of a device each, and managed memory may be of another: its
+ * library would take the launch stream's number for one of its own. */
 static bool is_elsewhere(const ons__target* target, const ons_arg* arg) {
-  return has_stream(arg) && is_managed(arg) && ons__stream_is_special(arg->stream) &&
-         arg->value.tensor->device.device_id != target->device.device_id;
+  bool is_away = arg->value.tensor->device.device_id != target->device.device_id;
+  if (!is_managed(arg) || !is_away || !ONS__DOES(REFUSE_MANAGED)) return false;
+  if (has_stream(arg)) return ons__stream_is_special(arg->stream);
+  bool is_asked = arg->kind == ONS_ARG_PENDING && !(arg->flags & ONS_ARG_OUTPUT);
+  return is_asked && ons__stream_is_special(target->stream);
 }
 
-static ONS__COLD ons_status refuse_device(const ons_kernel* kernel,
-                                          const ons__target* target, const ons_arg* arg,
-                                          const walk* at, ons_error* error) {
+static ONS__COLD ons_status refuse_device(const ons__call* call, const walk* at,
+                                          const ons_arg* arg, ons_error* error) {
+  bool is_there = has_stream(arg);
   return ons__error_set(
       error, ONS_STATUS_ORDER,
-      "kernel '%s', argument %zu ('%s') is managed memory on default stream %p of "
-      "cuda:%d, "
-      "and the launch is on cuda:%d, whose default stream is another: use it on a stream "
-      "that was created, or launch with order trust",
-      kernel->name, at->index + 1, name_of(kernel, at), arg->stream,
-      (int)arg->value.tensor->device.device_id, (int)target->device.device_id);
+      "kernel '%s', argument %zu ('%s') is managed memory %s default stream %p of "
+      "cuda:%d, and the launch is on cuda:%d, whose default stream is another: use it on "
+      "a stream that was created, or launch with order trust",
+      call->kernel->name, at->index + 1, name_of(call, at->index),
+      is_there ? "on" : "that its library would put in order on",
+      is_there ? arg->stream : call->target.stream,
+      (int)arg->value.tensor->device.device_id, (int)call->target.device.device_id);
 }
 
-static ons_status check_foreign(const ons_kernel* kernel, ons__device* device,
-                                const ons__target* target, const ons__capture_info* info,
-                                const ons_arg* arg, const walk* at, ons_error* error) {
+/* Can the launch stream wait for the argument's, and the other way round? */
+static ons_status check_other(const ons__call* call, const ons__capture_info* info,
+                              const walk* at, const ons_arg* arg, ons_error* error) {
+  if (call->order == ONS_ORDER_STRICT && ONS__DOES(REFUSE_STRICT)) {
+    return refuse_mixed(call, at, arg, error);
+  }
   ons__capture_info other;
-  ons_status status = ons__stream_capture(device, arg->stream, &other, error);
+  ons_status status =
+      ons__stream_capture(call->entry->device, arg->stream, &other, error);
   if (status) {
-    ons__error_prefix(error, "kernel '%s', argument %zu ('%s')", kernel->name,
-                      at->index + 1, name_of(kernel, at));
+    ons__error_prefix(error, "kernel '%s', argument %zu ('%s')", call->kernel->name,
+                      at->index + 1, name_of(call, at->index));
     return status;
   }
   if (other.state == ONS__CAPTURE_ELSEWHERE) {
-    return refuse_elsewhere(kernel, arg->stream, error);
+    return ons__order_refuse_legacy(call->kernel, arg->stream, error);
   }
   return ons__captures_match(info, &other) || !ONS__DOES(REFUSE_CAPTURE)
              ? ONS_STATUS_OK
-             : refuse_capture(kernel, target, info, arg, at, error);
+             : refuse_capture(call, info, at, arg, error);
 }
 
-ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
-                            ons_order policy, const ons__target* target,
-                            const ons__capture_info* info, const ons_arg* args,
-                            size_t arg_count, bool* out_mixed, ons_error* error) {
-  *out_mixed = false;
+ons_status ons__order_check(const ons__call* call, const ons__capture_info* info,
+                            ons__others* out_others, ons_error* error) {
+  const ons__target* target = &call->target;
+  out_others->count = 0;
   if (info->state == ONS__CAPTURE_ELSEWHERE) {
-    return refuse_elsewhere(kernel, target->stream, error);
+    return ons__order_refuse_legacy(call->kernel, target->stream, error);
   }
   bool asks = info->state == ONS__CAPTURE_ACTIVE && ONS__DOES(REFUSE_UNKNOWN);
-  walk all = {.args = args, .arg_count = arg_count};
+  walk at = {.args = call->args, .arg_count = call->arg_count};
   const ons_arg* arg;
-  while ((arg = next_tensor(&all))) {
+  while ((arg = next_tensor(&at))) {
     if (asks && !is_on_host(arg) && !has_stream(arg)) {
-      return refuse_unknown(kernel, target, &all, error);
+      return refuse_unknown(call, &at, error);
     }
-    if (policy < ONS_ORDER_TRUST && is_elsewhere(target, arg)) {
-      return refuse_device(kernel, target, arg, &all, error);
+    if (call->order < ONS_ORDER_TRUST && is_elsewhere(target, arg)) {
+      return refuse_device(call, &at, arg, error);
     }
-  }
-  walk at = {.args = args, .arg_count = arg_count};
-  while ((arg = next_foreign(target, &at))) {
-    *out_mixed = true;
-    if (policy == ONS_ORDER_STRICT && ONS__DOES(REFUSE_STRICT)) {
-      return refuse_mixed(kernel, target, arg, &at, error);
-    }
-    ons_status status = check_foreign(kernel, device, target, info, arg, &at, error);
+    if (!is_new(out_others, target, arg)) continue;
+    ons_status status = check_other(call, info, &at, arg, error);
     if (status) return status;
+    /* There is no room only in a call that is refused for its number of tensors. */
+    if (out_others->count < ONS__POINTERS_MAX) {
+      out_others->streams[out_others->count++] = arg->stream;
+    }
   }
   return ONS_STATUS_OK;
 }
 
 /* ---- joins ------------------------------------------------------------------------- */
 
-ons_status ons__order_before(const ons_kernel* kernel, const ons__join* join,
-                             const ons__target* target, const ons_arg* args,
-                             size_t arg_count, ons_error* error) {
-  walk at = {.args = args, .arg_count = arg_count};
-  const ons_arg* arg;
-  while ((arg = next_foreign(target, &at))) {
-    ons_status status = ons__join_signal(join, arg->stream, error);
-    if (!status) status = ons__join_wait(join, target->stream, error);
+static ONS__COLD void explain_before(const ons__call* call, const void* stream,
+                                     ons_error* error) {
+  size_t index;
+  find_on(call, stream, &index);
+  ons__error_prefix(error,
+                    "kernel '%s' was not launched: stream %p cannot wait for stream %p "
+                    "of argument %zu ('%s')",
+                    call->kernel->name, call->target.stream, stream, index + 1,
+                    name_of(call, index));
+}
+
+ons_status ons__order_before(const ons__call* call, const ons__join* join,
+                             const ons__others* others, ons_error* error) {
+  for (size_t i = 0; i < others->count; ++i) {
+    ons_status status = ons__join_signal(join, others->streams[i], error);
+    if (!status) status = ons__join_wait(join, call->target.stream, error);
     if (status) {
-      ons__error_prefix(error,
-                        "kernel '%s' was not launched: stream %p cannot wait for stream "
-                        "%p of argument %zu ('%s')",
-                        kernel->name, target->stream, arg->stream, at.index + 1,
-                        name_of(kernel, &at));
+      explain_before(call, others->streams[i], error);
       return status;
     }
   }
   return ONS_STATUS_OK;
 }
 
-ons_status ons__order_after(const ons_kernel* kernel, const ons__join* join,
-                            const ons__target* target, const ons_arg* args,
-                            size_t arg_count, ons_error* error) {
-  ons_status status = ons__join_signal(join, target->stream, error);
-  bool is_recorded = !status;
-  walk at = {.args = args, .arg_count = arg_count};
-  const ons_arg* arg;
-  while (is_recorded && (arg = next_foreign(target, &at))) {
-    ons_status waited = ons__join_wait(join, arg->stream, status ? NULL : error);
+static ONS__COLD void explain_after(const ons__call* call, ons_error* error) {
+  if (!error) return;
+  ons__error_prefix(error,
+                    "kernel '%s' was launched, but other streams of its arguments do "
+                    "not wait for it: synchronise stream %p before they are used",
+                    call->kernel->name, call->target.stream);
+  error->launched = 1;
+}
+
+ons_status ons__order_after(const ons__call* call, const ons__join* join,
+                            const ons__others* others, ons_error* error) {
+  ons_status status = ons__join_signal(join, call->target.stream, error);
+  size_t count = status ? 0 : others->count;
+  for (size_t i = 0; i < count; ++i) {
+    ons_status waited = ons__join_wait(join, others->streams[i], status ? NULL : error);
     if (!status) status = waited;
   }
-  if (status && error) {
-    ons__error_prefix(error,
-                      "kernel '%s' was launched, but other streams of its arguments do "
-                      "not wait for it: synchronise stream %p before they are used",
-                      kernel->name, target->stream);
-    error->launched = 1;
-  }
+  if (status) explain_after(call, error);
   return status;
 }

@@ -6,25 +6,9 @@
 #ifndef ONS_RUNTIME_ORDER_H_
 #define ONS_RUNTIME_ORDER_H_
 
-#include <onstream/launch.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "runtime/backend.h"
 #include "runtime/base/attributes.h"
-#include "runtime/bind.h"
+#include "runtime/call.h"
 #include "runtime/join.h"
-#include "runtime/runtime.h"
-
-typedef struct ons__target {
-  DLDevice device;
-  int slot;
-  void* stream;
-} ons__target;
-
-/* Beside the ons_order: what is trusted has been replaced (ons__order_trust), and the
- * rest is joined. */
-enum { ONS__ORDER_TRUSTED = ONS_ORDER_TRUST + 1 };
 
 /* Chooses the device (given, else that of the first tensor in a GPU's memory, else that
  * of managed memory, else the CPU) and the launch stream (given, else the first one known
@@ -33,7 +17,8 @@ ons_status ons__order_target(const ons_kernel* kernel, const ons_launch* launch,
                              const ons_arg* args, size_t arg_count,
                              ons__target* out_target, ons_error* error);
 
-/* The caller's policy, or the runtime's. */
+/* The caller's policy, or the runtime's, which others may change at any time: it is asked
+ * once in a call. */
 ons_order ons__order_policy(const ons_kernel* kernel, const ons_launch* launch);
 
 typedef struct ons__trusted {
@@ -47,22 +32,28 @@ typedef struct ons__trusted {
 void ons__order_trust(const ons__target* target, const ons_arg* args, size_t arg_count,
                       ons__trusted* out_trusted);
 
+/* The streams of arguments that are not the launch stream, each once. Not initialised:
+ * `streams` has room for as many tensors as any kernel takes. */
+typedef struct ons__others {
+  size_t count;
+  void* streams[ONS__POINTERS_MAX];
+} ons__others;
+
 /* Looks before any stream is touched. Refuses other streams than the launch stream where
  * the policy or a capture forbids them, and what a capture cannot take at all. |info| is
- * the launch stream's. Arguments may be pending.
- * |out_mixed|: is there another stream than the launch stream among them? */
-ons_status ons__order_check(const ons_kernel* kernel, ons__device* device,
-                            ons_order policy, const ons__target* target,
-                            const ons__capture_info* info, const ons_arg* args,
-                            size_t arg_count, bool* out_mixed, ons_error* error);
+ * the launch stream's. Arguments may be pending. */
+ons_status ons__order_check(const ons__call* call, const ons__capture_info* info,
+                            ons__others* out_others, ons_error* error);
 
-/* The launch stream waits for every other stream of the arguments, ... */
-ons_status ons__order_before(const ons_kernel* kernel, const ons__join* join,
-                             const ons__target* target, const ons_arg* args,
-                             size_t arg_count, ons_error* error);
+/* Any use of the legacy stream would break the capture of another. */
+ONS__COLD ons_status ons__order_refuse_legacy(const ons_kernel* kernel,
+                                              const void* stream, ons_error* error);
+
+/* The launch stream waits for the others, ... */
+ons_status ons__order_before(const ons__call* call, const ons__join* join,
+                             const ons__others* others, ons_error* error);
 /* ... and, after the launch, each of those waits for it. All are tried. */
-ons_status ons__order_after(const ons_kernel* kernel, const ons__join* join,
-                            const ons__target* target, const ons_arg* args,
-                            size_t arg_count, ons_error* error);
+ons_status ons__order_after(const ons__call* call, const ons__join* join,
+                            const ons__others* others, ons_error* error);
 
 #endif /* ONS_RUNTIME_ORDER_H_ */

@@ -72,6 +72,36 @@ static ons__program_image* find_image(const ons__program* program,
   return NULL;
 }
 
+static ons_status compile_new(void* device_, const ons__compile_request* request,
+                              ons__image** out_image, char** out_log, ons_error* error) {
+  ons__device* device = device_;
+  return device->backend->ops->compile(device, request, out_image, out_log, error);
+}
+
+static bool make_key(ons__device* device, const ons__compile_request* request,
+                     ons__cache_key* out_key) {
+  ons__string identity;
+  ons__string_init(&identity, request->allocator);
+  const ons__backend_ops* ops = device->backend->ops;
+  const bool ok =
+      ops->identify(device, request, &identity) && ons__string_ok(&identity) &&
+      ons__cache_key_make(request, ops->name, ons__string_text(&identity), out_key);
+  ons__string_clear(&identity);
+  return ok;
+}
+
+static ons_status find_or_compile(ons__cache* cache, ons__device* device,
+                                  const ons__compile_request* request,
+                                  ons__image** out_image, char** out_log,
+                                  ons_error* error) {
+  ons__cache_key key;
+  if (!ons__cache_is_on(cache) || !make_key(device, request, &key)) {
+    return compile_new(device, request, out_image, out_log, error);
+  }
+  return ons__cache_compile(cache, &key, request, compile_new, device, out_image, out_log,
+                            error);
+}
+
 static ons_status compile(ons__program* program, ons__device* device,
                           ons__program_image** out_image, char** out_log,
                           ons_error* error) {
@@ -93,8 +123,8 @@ static ons_status compile(ons__program* program, ons__device* device,
       .arch = device->arch,
       .is_checked = module->is_checked,
   };
-  ons_status status =
-      device->backend->ops->compile(device, &request, &entry->image, out_log, error);
+  ons_status status = find_or_compile(module->runtime->cache, device, &request,
+                                      &entry->image, out_log, error);
   if (status) {
     ons__free(allocator, entry);
     return status;

@@ -10,6 +10,8 @@
 void ons__retire_init(ons__retire_list* list, ons__event_pool* events) {
   *list = (ons__retire_list){
       .device = events->device, .allocator = events->allocator, .events = events};
+  atomic_init(&list->many, ONS__RETIRE_MANY);
+  atomic_init(&list->many_bytes, ONS__RETIRE_MANY_BYTES);
   ons__mutex_init(&list->mutex);
 }
 
@@ -44,6 +46,7 @@ static ons_status reserve(ons__retire_list* list, const ons_retained* objects,
   retired->home = list;
   retired->count = count;
   memcpy(retired->objects, objects, count * sizeof(*objects));
+  for (size_t i = 0; i < count; ++i) retired->device_bytes += objects[i].device_bytes;
   if (ops_of(list)->event_create) {
     ons_status status = ons__event_pool_take(list->events, &retired->event, error);
     if (status) {
@@ -79,16 +82,28 @@ void ons__retire_cancel(ons__retire_list* list, ons__retired* retired) {
   if (retired) free_retired(list, retired);
 }
 
-void ons__retained_release(const ons_retained* entries, size_t count) {
-  for (size_t i = 0; i < count; ++i) entries[i].release(entries[i].object);
+static void release_all(const ons_retained* objects, size_t count) {
+  for (size_t i = 0; i < count; ++i) objects[i].release(objects[i].object);
 }
 
-static void release_objects(const ons__retired* retired) {
-  ons__retained_release(retired->objects, retired->count);
+void ons__retire_now(const ons__retire_list* list, const ons_retained* objects,
+                     size_t count) {
+  if (count == 0) return;
+  unsigned token = housekeeping_enter(list);
+  release_all(objects, count);
+  housekeeping_leave(list, token);
 }
 
 static void hold(ons__retire_list* list, const ons__retired* retired) {
   atomic_fetch_add_explicit(&list->held_count, retired->count, memory_order_relaxed);
+  atomic_fetch_add_explicit(&list->held_bytes, retired->device_bytes,
+                            memory_order_relaxed);
+}
+
+static void let_go(ons__retire_list* list, const ons__retired* retired) {
+  atomic_fetch_sub_explicit(&list->held_count, retired->count, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&list->held_bytes, retired->device_bytes,
+                            memory_order_relaxed);
 }
 
 /* At the end, so that what waits for a slow stream does not hide the rest. */
@@ -108,7 +123,7 @@ ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, voi
                               ons_error* error) {
   /* On a device without streams the launch is over. */
   if (!retired->event || !ONS__DOES(RETIRE)) {
-    release_objects(retired);
+    ons__retire_now(list, retired->objects, retired->count);
     free_retired(list, retired);
     return ONS_STATUS_OK;
   }
@@ -179,8 +194,8 @@ static ons__retired* detach(ons__retire_list* list, size_t limit) {
 static void release_chain(ons__retire_list* list, ons__retired* chain) {
   while (chain) {
     ons__retired* next = chain->next;
-    release_objects(chain);
-    atomic_fetch_sub_explicit(&list->held_count, chain->count, memory_order_relaxed);
+    release_all(chain->objects, chain->count);
+    let_go(list, chain);
     free_retired(list, chain);
     chain = next;
   }
@@ -212,19 +227,32 @@ static void collect(ons__retire_list* list, size_t limit) {
   housekeeping_leave(list, token);
 }
 
+static size_t load(const atomic_size_t* value) {
+  return atomic_load_explicit(value, memory_order_relaxed);
+}
+
 size_t ons__retire_collect(ons__retire_list* list) {
-  if (atomic_load_explicit(&list->held_count, memory_order_relaxed) != 0) {
-    collect(list, SIZE_MAX);
-  }
-  return atomic_load_explicit(&list->held_count, memory_order_relaxed);
+  if (load(&list->held_count) != 0) collect(list, SIZE_MAX);
+  return load(&list->held_count);
+}
+
+static void raise_limit(atomic_size_t* limit, size_t least, const atomic_size_t* held) {
+  size_t twice = 2 * load(held);
+  atomic_store_explicit(limit, twice > least ? twice : least, memory_order_relaxed);
 }
 
 /* A launch adds one entry: looking at two keeps up. Where much is held all the same, as
- * one slow stream makes the rest look slow, all of it is looked at. */
+ * one slow stream makes the rest look slow, all of it is looked at; and when the device
+ * is not past that, not again before there is twice as much, so that launches do not ask
+ * about the same events over and over. */
 void ons__retire_collect_some(ons__retire_list* list) {
-  enum { FEW = 2, MANY = 1024 };
-  size_t held_count = atomic_load_explicit(&list->held_count, memory_order_relaxed);
-  collect(list, held_count > MANY ? SIZE_MAX : FEW);
+  enum { FEW = 2 };
+  bool is_much = load(&list->held_count) > load(&list->many) ||
+                 load(&list->held_bytes) > load(&list->many_bytes);
+  collect(list, is_much ? SIZE_MAX : FEW);
+  if (!is_much) return;
+  raise_limit(&list->many, ONS__RETIRE_MANY, &list->held_count);
+  raise_limit(&list->many_bytes, ONS__RETIRE_MANY_BYTES, &list->held_bytes);
 }
 
 /* ---- the end ---------------------------------------------------------------------- */

@@ -15,9 +15,13 @@ typedef struct ons__retired {
   struct ons__retired* next;
   struct ons__retire_list* home;
   void* event; /* NULL: the device is past it already */
+  size_t device_bytes;
   size_t count;
   ons_retained objects[];
 } ons__retired;
+
+/* Beyond one of these a launch looks at all that is held, and not at a few. */
+enum { ONS__RETIRE_MANY = 1024, ONS__RETIRE_MANY_BYTES = 256 << 20 };
 
 typedef struct ons__retire_list {
   ons__device* device;
@@ -25,6 +29,9 @@ typedef struct ons__retire_list {
   ons__event_pool* events; /* of eager streams; borrowed */
   /* Objects in the list and in `returned`; read without the lock. */
   atomic_size_t held_count;
+  atomic_size_t held_bytes;
+  atomic_size_t many; /* the limits; raised while so much is in use */
+  atomic_size_t many_bytes;
   atomic_size_t graph_count;       /* what graphs hold and will hand back */
   _Atomic(ons__retired*) returned; /* by graphs that are gone; pushed from driver
                                       callbacks, which may wait for no lock */
@@ -32,8 +39,6 @@ typedef struct ons__retire_list {
   ons__retired* first;             /* what was not done when asked goes to the end */
   ons__retired* last;
 } ons__retire_list;
-
-void ons__retained_release(const ons_retained* entries, size_t count);
 
 void ons__retire_init(ons__retire_list* list, ons__event_pool* events);
 
@@ -57,6 +62,10 @@ ons_status ons__retire_commit(ons__retire_list* list, ons__retired* retired, voi
 ons_status ons__retire_to_graph(ons__retire_list* list, ons__retired* retired,
                                 void* graph, ons_error* error);
 
+/* Releases what no launch will use. */
+void ons__retire_now(const ons__retire_list* list, const ons_retained* objects,
+                     size_t count);
+
 /* For a moment at which nothing can be recorded: the objects are released by the next
  * collection. */
 void ons__retire_defer(ons__retire_list* list, ons__retired* retired);
@@ -65,7 +74,8 @@ void ons__retire_defer(ons__retire_list* list, ons__retired* retired);
  * capture, nor do the releases, which run in relaxed capture mode. */
 size_t ons__retire_collect(ons__retire_list* list);
 
-/* The same for a few at the front: each call looks further. */
+/* The same for a few at the front, as each call looks further; for all where there is
+ * much. */
 void ons__retire_collect_some(ons__retire_list* list);
 
 static inline bool ons__retire_holds(const ons__retire_list* list) {

@@ -19,6 +19,8 @@ static bool copy_text(const ons_allocator* allocator, const char* text, char** o
 static bool copy_settings(const ons_runtime_options* options, ons__settings* settings) {
   settings->locate = options->locate;
   settings->locate_user_data = options->locate_user_data;
+  settings->interrupt = options->interrupt;
+  settings->interrupt_user_data = options->interrupt_user_data;
   settings->cpu_thread_count = options->cpu_thread_count;
   const ons_allocator* allocator = settings->allocator;
   return copy_text(allocator, options->cuda_driver_path, &settings->cuda_driver_path) &&
@@ -52,6 +54,7 @@ static void destroy(ons_runtime* runtime) {
   if (!close_devices(runtime)) return;
   if (runtime->cuda) runtime->cuda->ops->destroy(runtime->cuda);
   if (runtime->cpu) runtime->cpu->ops->destroy(runtime->cpu);
+  ons__cache_destroy(runtime->cache);
   ons_allocator allocator = runtime->allocator;
   const ons_allocator* used = runtime->settings.allocator ? &allocator : NULL;
   ons__free(used, runtime->settings.cuda_driver_path);
@@ -94,6 +97,10 @@ ons_status ons_runtime_create(const ons_runtime_options* options,
   }
   ons_status status = ons_runtime_set_order(runtime, local.order, error);
   if (!copy_settings(&local, &runtime->settings)) status = ons__error_no_memory(error);
+  const ons__cache_config cache = {.allocator = runtime->settings.allocator,
+                                   .folder = local.cache_path,
+                                   .limit_bytes = local.cache_limit_bytes};
+  if (!status) status = ons__cache_create(&cache, &runtime->cache, error);
   if (!status) status = ons__cpu_backend_create(&runtime->settings, &runtime->cpu, error);
   if (!status)
     status = ons__cuda_backend_create(&runtime->settings, &runtime->cuda, error);

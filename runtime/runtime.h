@@ -5,6 +5,7 @@
 #include <onstream/runtime.h>
 #include <stdatomic.h>
 
+#include "jit/cache.h"
 #include "runtime/backend.h"
 #include "runtime/base/thread.h"
 #include "runtime/retire.h"
@@ -28,6 +29,7 @@ struct ons_runtime {
   atomic_uint order; /* ons_order; never ONS_ORDER_DEFAULT */
   ons__backend* cpu;
   ons__backend* cuda;
+  ons__cache* cache;
   ons__mutex mutex; /* guards opening of devices */
   _Atomic(ons__device_entry*) devices[ONS__SLOT_COUNT];
 };

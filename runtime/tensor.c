@@ -15,7 +15,14 @@ uint64_t ons__tensor_count(const DLTensor* tensor) {
   return count;
 }
 
-static bool are_one_step(int64_t a, int64_t b) { return a == b || a == -b; }
+size_t ons__tensor_size_bytes(const DLTensor* tensor) {
+  uint64_t bits = (uint64_t)tensor->dtype.bits * tensor->dtype.lanes;
+  return (size_t)((ons__tensor_count(tensor) * bits + 7) / 8);
+}
+
+static bool are_one_step(int64_t a, int64_t b) {
+  return a == b || (uint64_t)a + (uint64_t)b == 0;
+}
 
 bool ons__tensor_overlaps(const DLTensor* tensor) {
   if (!tensor->strides || ons__tensor_is_empty(tensor)) return false;

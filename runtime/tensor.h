@@ -39,6 +39,9 @@ static inline bool ons__tensor_is_dense(const DLTensor* tensor) {
 /* The number of elements, modulo 2^64. */
 uint64_t ons__tensor_count(const DLTensor* tensor);
 
+/* What the elements take, wherever they lie. */
+size_t ons__tensor_size_bytes(const DLTensor* tensor);
+
 /* Stride of a dimension in elements, also where `strides` is NULL. */
 int64_t ons__tensor_stride(const DLTensor* tensor, int32_t dimension);
 

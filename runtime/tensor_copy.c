@@ -134,7 +134,7 @@ static ons_status fill_from_device(const ons_tensor* tensor, void* home,
 static ons_status fill(const ons_tensor* tensor, void* home, const ons_tensor* copy,
                        bool is_dense, ons_error* error) {
   const DLTensor* dltensor = &tensor->dltensor;
-  size_t size_bytes = (size_t)(ons__tensor_count(dltensor) * bits_of(dltensor) + 7) / 8;
+  size_t size_bytes = ons__tensor_size_bytes(dltensor);
   if (size_bytes == 0) return ONS_STATUS_OK;
   if (tensor->entry) {
     return fill_from_device(tensor, home, copy, is_dense, size_bytes, error);

@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/join.h"
 #include "runtime/retire.h"
+#include "runtime/tensor.h"
 #include "runtime/tensor_object.h"
 
 typedef struct tensor_view {
@@ -29,7 +30,8 @@ static void drop_reference(void* tensor) { ons_tensor_release(tensor); }
 static void keep_for_consumer(ons_tensor* tensor, void* stream) {
   ons__device* device = tensor->entry->device;
   ons__retire_list* list = &tensor->entry->retire;
-  const ons_retained reference = {tensor, drop_reference};
+  const ons_retained reference = {tensor, drop_reference,
+                                  ons__tensor_size_bytes(&tensor->dltensor)};
   ons__retired* retired = NULL;
   /* Without memory for that it is kept for ever, as it may still be in use. */
   if (ons__retire_reserve(list, &reference, 1, &retired, NULL)) return;

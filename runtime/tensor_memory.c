@@ -5,6 +5,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/steps.h"
 #include "runtime/base/versioned.h"
 #include "runtime/join.h"
 #include "runtime/retire.h"
@@ -45,7 +46,7 @@ bool ons__tensor_memory_free_in_order(DLManagedTensorVersioned* managed, void* s
   if (!memory->device || !pointer) return true;
   ons__capture_info info;
   if (ons__stream_capture(memory->device, stream, &info, NULL) ||
-      info.state != ONS__CAPTURE_NONE ||
+      (info.state != ONS__CAPTURE_NONE && ONS__DOES(OWN_CAPTURE)) ||
       !ops_of(memory)->memory_free_in_order(memory->device, pointer, stream)) {
     return false;
   }
@@ -227,8 +228,7 @@ ons_status ons_memory_zero(ons_runtime* runtime, const DLTensor* tensor, void* s
                           "the tensor to be filled with zeros is not dense in row-major "
                           "order: pass a contiguous one");
   }
-  uint64_t bits = (uint64_t)tensor->dtype.bits * tensor->dtype.lanes;
-  size_t size_bytes = (size_t)((ons__tensor_count(tensor) * bits + 7) / 8);
+  size_t size_bytes = ons__tensor_size_bytes(tensor);
   char* data = (char*)tensor->data + tensor->byte_offset;
   if (ons__tensor_is_empty(tensor)) return ONS_STATUS_OK;
   if (ons__device_slot(tensor->device) == 0) {

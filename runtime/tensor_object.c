@@ -54,7 +54,12 @@ static ons_status check_options(const ons_tensor_options* options, ons_error* er
 static ons_status check_tensor(const DLTensor* tensor, ons_error* error) {
   bool is_valid = tensor->ndim == 0 || (tensor->ndim > 0 && tensor->shape);
   for (int32_t i = 0; is_valid && i < tensor->ndim; ++i) is_valid = tensor->shape[i] >= 0;
-  if (is_valid) return ONS_STATUS_OK;
+  if (is_valid && (tensor->data || ons__tensor_is_empty(tensor))) return ONS_STATUS_OK;
+  if (is_valid) {
+    return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
+                          "the tensor has elements but no memory: its producer must "
+                          "allocate it first");
+  }
   return ons__error_set(
       error, ONS_STATUS_ARGUMENT_VALUE,
       "the tensor has %d dimensions and %s: its producer must give each a size of 0 or "
@@ -117,7 +122,9 @@ static void describe(ons_tensor* tensor, const DLTensor* given) {
   DLTensor* mine = &tensor->dltensor;
   *mine = *given;
   bool is_nothing = !given->data || ons__tensor_is_empty(given);
-  mine->data = is_nothing ? NULL : (char*)given->data + given->byte_offset;
+  /* As integers: what a broken producer says need not be an address. */
+  mine->data =
+      is_nothing ? NULL : (void*)((uintptr_t)given->data + (uintptr_t)given->byte_offset);
   mine->byte_offset = 0;
   if (given->ndim == 0) mine->shape = mine->strides = NULL; /* whatever they point at */
   if (given->ndim == 0 || given->strides) return;
@@ -201,6 +208,11 @@ void ons_tensor_retain(ons_tensor* tensor) {
     atomic_fetch_add_explicit(&tensor->reference_count, 1, memory_order_relaxed);
 }
 
+uint64_t ons_tensor_reference_count(const ons_tensor* tensor) {
+  return tensor ? atomic_load_explicit(&tensor->reference_count, memory_order_acquire)
+                : 0;
+}
+
 /* Gives the memory back. The runtime is there, whoever calls this. */
 static void destroy(void* object) {
   ons_tensor* tensor = object;
@@ -220,7 +232,7 @@ static void retire(void* object) {
   ons_tensor* tensor = object;
   ons__device* device = tensor->entry->device;
   ons__retire_list* list = &tensor->entry->retire;
-  const ons_retained again = {tensor, retire};
+  const ons_retained again = {tensor, retire, ons__tensor_size_bytes(&tensor->dltensor)};
   ons__retired* retired = NULL;
   /* Without memory for that it is kept for ever, as it may still be in use. */
   if (ons__retire_reserve(list, &again, 1, &retired, NULL)) return;
@@ -305,9 +317,7 @@ ons_status ons_tensor_release_to(ons_tensor* tensor, void* producer_stream,
   }
   if (status) return status;
   /* Other owners may put more work on the home stream, behind what was waited for. */
-  bool is_alone =
-      atomic_load_explicit(&tensor->reference_count, memory_order_acquire) == 1 ||
-      !ONS__DOES(TENSOR_ALONE);
+  bool is_alone = ons_tensor_reference_count(tensor) == 1 || !ONS__DOES(TENSOR_ALONE);
   if (!is_alone || !may_return_now(tensor, producer_stream, &info)) {
     ons_tensor_release(tensor);
     return ONS_STATUS_OK;

@@ -28,7 +28,8 @@ set(ons_torch_dlpack ${torch_dir}/include/ATen/dlpack.h)
 
 # An allocation that cannot be met is a NULL, as without a sanitizer.
 set(ons_test_environment LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/leaks.txt
-                         ASAN_OPTIONS=allocator_may_return_null=1)
+                         ASAN_OPTIONS=allocator_may_return_null=1
+                         ONSTREAM_CACHE_DIR=off)
 
 # The pinned NVRTC of .venv goes before a toolkit, so that tests do not depend on that.
 ons_python_package_dir(nvidia nvidia_dir)

@@ -92,7 +92,8 @@ ONS_API ONS_NODISCARD ons_status
 ons_kernel_get_attributes(ons_kernel* kernel, DLDevice device,
                           ons_kernel_attributes* out_attributes, ons_error* error);
 
-/* How much of a GPU's multiprocessor blocks of a size occupy. */
+/* How much of a multiprocessor blocks of a size occupy; on the CPU, which has a
+ * multiprocessor for each of its threads, how many a cooperative launch may have. */
 typedef struct ons_occupancy {
   uint32_t struct_size;                /* sizeof(ons_occupancy), set by the caller */
   uint32_t blocks_per_multiprocessor;  /* that run at a time */
@@ -102,7 +103,7 @@ typedef struct ons_occupancy {
 
 /* Prepares the kernel on `device` where needed. A cooperative launch has at most
  * blocks_per_multiprocessor * multiprocessor_count blocks. Errors: as ons_kernel_prepare;
- * ARGUMENT_VALUE for blocks that the kernel cannot have, UNSUPPORTED on the CPU. */
+ * ARGUMENT_VALUE for blocks that the kernel cannot have. */
 ONS_API ONS_NODISCARD ons_status ons_kernel_occupancy(ons_kernel* kernel, DLDevice device,
                                                       uint32_t block_threads,
                                                       uint32_t shared_bytes,
@@ -251,10 +252,15 @@ typedef enum ons_order {
 } ons_order;
 
 /* Something to be kept alive until the device is past the launch; `release` may then be
- * called from any thread that uses the runtime, never from a driver's callback. */
+ * called from any thread that uses the runtime, never from a driver's callback.
+ *
+ * Later launches on the device give back a few objects each. As soon as more than 1024
+ * objects or 256 MiB are kept there, one of them gives back all that the device is past;
+ * where it still needs most, the next one that does so comes at twice as much. */
 typedef struct ons_retained {
   void* object;
   void (*release)(void* object);
+  size_t device_bytes; /* of the device's memory that this keeps; 0 where not known */
 } ons_retained;
 
 /* Events of the caller's (native handles: CUevent) around a launch on a stream. A zero
@@ -312,8 +318,9 @@ typedef enum ons_launch_attributes_flags {
   ONS_ATTRIBUTES_CARVEOUT = 1u << 3  /* `carveout_percent` is given */
 } ons_launch_attributes_flags;
 
-/* What a launch may ask for beyond its configuration. On the CPU, where there are neither
- * clusters nor cooperative launches, the other three are without effect. */
+/* What a launch may ask for beyond its configuration. On the CPU, which has no clusters,
+ * a cooperative launch makes a thread of the system for each block, and the other three
+ * are without effect. */
 typedef struct ons_launch_attributes {
   uint32_t struct_size; /* sizeof(ons_launch_attributes) */
   uint32_t flags;       /* ons_launch_attributes_flags */
@@ -324,6 +331,17 @@ typedef struct ons_launch_attributes {
 
 #define ONS_LAUNCH_ATTRIBUTES_INIT \
   { sizeof(ons_launch_attributes), 0, {0, 0, 0}, 0, 0 }
+
+/* Threads of the caller's that share the blocks of a launch on the CPU, in place of the
+ * runtime's own: another library's pool, say. */
+typedef struct ons_executor {
+  /* Has task(data) called once, by any thread, now or later: the launch waits for no task
+     that has not begun when all blocks are taken. */
+  void (*schedule)(void* user_data, void (*task)(void* data), void* data);
+  void* user_data;
+  uint32_t thread_count; /* the calling thread among them */
+  uint32_t reserved;     /* 0 */
+} ons_executor;
 
 typedef struct ons_launch {
   uint32_t struct_size;  /* sizeof(ons_launch) */
@@ -341,12 +359,13 @@ typedef struct ons_launch {
   ons_launch_graph* graph;                 /* launch into this graph; NULL: on a stream */
   const ons_launch_events* events;         /* NULL: none */
   const ons_launch_attributes* attributes; /* NULL: none */
+  const ons_executor* executor; /* of a launch on the CPU; NULL: the runtime's */
 } ons_launch;
 
 #define ONS_LAUNCH_INIT                                                                  \
   {                                                                                      \
     sizeof(ons_launch), 0, {1, 1, 1}, {1, 1, 1}, 0, 0, 0, {(DLDeviceType)0, 0}, 0, 0, 0, \
-        0, 0                                                                             \
+        0, 0, 0                                                                          \
   }
 
 /* Launches `kernel` on the arguments. On a CPU the launch is complete on return; on a GPU

@@ -41,6 +41,11 @@ typedef enum ons_locate_what {
 typedef int (*ons_locate_fn)(void* user_data, ons_locate_what what, char* out_path,
                              size_t capacity_bytes);
 
+/* Should a long call end? Other than 0: yes, and it returns INTERRUPTED. Asked some 20
+ * times a second by the thread that called, during launches on the CPU and while a
+ * compiler runs. It must not use the runtime. */
+typedef int (*ons_interrupt_fn)(void* user_data);
+
 /* All pointers are borrowed for the call of ons_runtime_create and copied, except that
  * the callbacks with their user_data must stay valid until the runtime is gone. */
 typedef struct ons_runtime_options {
@@ -60,10 +65,16 @@ typedef struct ons_runtime_options {
       host_compiler_path; /* NULL: ONSTREAM_HOST_COMPILER, CXX, clang++, g++, `locate` */
   uint32_t order;         /* ons_order of launches that do not say; 0: ONS_ORDER_JOIN */
   uint32_t reserved;      /* 0 */
+  ons_interrupt_fn interrupt; /* NULL: none */
+  void* interrupt_user_data;
+  const char* cache_path; /* the folder of compiled modules, made at the first need; "" or
+                             "off": none; NULL: ONSTREAM_CACHE_DIR,
+                             XDG_CACHE_HOME/onstream, HOME/.cache/onstream */
+  uint64_t cache_limit_bytes; /* what is in it at most, about; 0: 1 GiB */
 } ons_runtime_options;
 
 #define ONS_RUNTIME_OPTIONS_INIT \
-  { sizeof(ons_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(ons_runtime_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Creates a runtime; `options` may be NULL. The caller owns |out_runtime| (one
  * reference). Touches no driver and cannot block. Errors: INVALID_ARGUMENT,

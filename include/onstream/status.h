@@ -39,7 +39,9 @@
   /* The kernel is not prepared yet, and the call may not or cannot do it. */            \
   XX(NOT_READY, 12, "not prepared")                                                      \
   XX(IO, 13, "input or output error")                                                    \
-  XX(INTERNAL, 14, "internal error")
+  XX(INTERNAL, 14, "internal error")                                                     \
+  /* The host's hook said so; blocks of the kernel may have run. */                      \
+  XX(INTERRUPTED, 15, "interrupted")
 
 typedef enum ons_status {
 #define ONS_STATUS_ENUM(name, value, text) ONS_STATUS_##name = value,

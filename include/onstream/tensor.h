@@ -125,6 +125,11 @@ ONS_API ONS_NODISCARD ons_status ons_memory_zero(ons_runtime* runtime,
  * harms no capture. The producer's own later work is not made to wait: it must not write
  * the memory by other references. */
 ONS_API void ons_tensor_retain(ons_tensor* tensor);
+
+/* How many references there are; others may drop theirs at any time. For the garbage
+ * collector of a host's language: whoever has the only one also owns what the managed
+ * tensor's deleter releases. 0 for NULL. */
+ONS_API uint64_t ons_tensor_reference_count(const ons_tensor* tensor);
 ONS_API void ons_tensor_release(ons_tensor* tensor);
 
 /* An ordered release: `producer_stream`, on which the producer goes on to work, waits for

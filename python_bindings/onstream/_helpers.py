@@ -20,12 +20,28 @@ _HOST_COMPILER = 3
 _CUDA = 2  # kDLCUDA
 
 
+def _nvrtc_wheel() -> str | None:
+    """NVRTC's file in the wheels. The finder would load it, which a cached module has no use for."""
+    import glob
+
+    try:
+        import nvidia  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return None
+    found = [
+        path for root in nvidia.__path__ for path in glob.glob(f"{root}/*/lib/libnvrtc.so.[0-9]*")
+    ]
+    return max(found, default=None)
+
+
 def locate(what: int) -> str | None:
     """Where the packages of this environment have a file or command, None if they have none."""
     if what == _HOST_COMPILER:
         import ziglang  # type: ignore[import-not-found, unused-ignore]
 
         return f"{os.path.join(os.path.dirname(ziglang.__file__), 'zig')}\nc++"
+    if what == _NVRTC and (wheel := _nvrtc_wheel()):
+        return wheel
     from cuda import pathfinder  # type: ignore[import-not-found, unused-ignore]
 
     if what == _NVRTC:

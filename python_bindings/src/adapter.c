@@ -133,12 +133,15 @@ bool onspy_torch_table_is_wrong(onspy_state* state) {
 /* ---- streams ---------------------------------------------------------------------- */
 
 bool onspy_stream_of(onspy_state* state, const onspy_producer* producer, PyObject* object,
-                     DLDevice device, bool* out_known, void** out_stream) {
+                     DLDevice device, bool* out_known, void** out_stream,
+                     PyObject** out_owner) {
   *out_known = true;
+  if (out_owner != NULL) *out_owner = NULL;
   if (producer->stream_of != NULL) {
     PyObject* stream = PyObject_CallOneArg(producer->stream_of, object);
     bool parsed =
         stream != NULL && onspy_stream_parse(state, NULL, stream, out_known, out_stream);
+    if (parsed && out_owner != NULL) *out_owner = Py_NewRef(stream);
     Py_XDECREF(stream);
     return parsed;
   }
@@ -170,9 +173,14 @@ bool onspy_call_stream(onspy_call* call, size_t index, PyObject* object,
                        const onspy_producer* producer, DLDevice device) {
   ons_arg* arg = &call->args[index];
   void* stream = NULL;
+  PyObject* owner = NULL; /* of whom the stream is, for as long as a Tensor is on it */
   bool known;
-  if (!onspy_stream_of(call->state, producer, object, device, &known, &stream)) {
+  if (!onspy_stream_of(call->state, producer, object, device, &known, &stream,
+                       call->is_import ? &owner : NULL)) {
     return onspy_raise_from_producer(call->kernel, index, object, "stream query");
+  }
+  if (owner != NULL && !onspy_kept_add(&call->retained, owner, onspy_release_object)) {
+    return false;
   }
   if (!known && (producer->traits & ONSPY_PRODUCER_ON_CALLERS_STREAM)) {
     known = callers_stream(call, device, &stream);

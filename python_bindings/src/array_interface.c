@@ -1,10 +1,10 @@
 /* Arguments through __cuda_array_interface__, versions 0 to 3. */
 #include "binding.h"
 
-static bool refuse(onspy_call* call, size_t index, const char* why) {
+static bool refuse(onspy_call* call, size_t index, PyObject* object, const char* why) {
   onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
                        "a %.200s whose __cuda_array_interface__ %s",
-                       Py_TYPE(call->objects[index])->tp_name, why);
+                       Py_TYPE(object)->tp_name, why);
   return false;
 }
 
@@ -17,8 +17,7 @@ static PyObject* entry_of(PyObject* interface, PyObject* key) {
 int64_t* onspy_call_extents(onspy_call* call, size_t count) {
   int64_t* extents = PyMem_New(int64_t, count + 1);
   if (extents == NULL) return (int64_t*)PyErr_NoMemory();
-  call->temporary[call->temporary_count++] = (ons_retained){extents, PyMem_Free};
-  return extents;
+  return onspy_kept_add(&call->temporary, extents, PyMem_Free) ? extents : NULL;
 }
 
 /* Reads a tuple of ints, dividing by |unit| without remainder. */
@@ -70,11 +69,9 @@ static bool read_data(onspy_call* call, size_t index, PyObject* interface,
 
 /* The interface does not say which GPU; with one there is no question, else the driver
  * knows the memory, unless there is none. */
-static bool find_device(onspy_call* call, size_t index, const onspy_producer* producer,
-                        const DLTensor* tensor, DLDevice* out_device) {
-  if (producer->has_dlpack) {
-    return onspy_dlpack_device(call, index, call->objects[index], out_device);
-  }
+static bool find_device(onspy_call* call, size_t index, PyObject* object,
+                        const onspy_producer* producer, DLDevice* out_device) {
+  if (producer->has_dlpack) return onspy_dlpack_device(call, index, object, out_device);
   ons_runtime* runtime = onspy_runtime(call->state);
   int32_t count = 0;
   ons_error error = ONS_ERROR_INIT;
@@ -83,57 +80,40 @@ static bool find_device(onspy_call* call, size_t index, const onspy_producer* pr
     return onspy_raise(call->state, &error) != NULL;
   }
   int32_t device = 0;
-  if (count > 1 && ons_runtime_pointer_device(runtime, kDLCUDA, tensor->data, &device,
-                                              &error) != ONS_STATUS_OK) {
+  const void* data = call->tensors[index].data;
+  if (count > 1 && ons_runtime_pointer_device(runtime, kDLCUDA, data, &device, &error) !=
+                       ONS_STATUS_OK) {
     return onspy_raise(call->state, &error) != NULL;
   }
   *out_device = (DLDevice){kDLCUDA, device};
   return device >= 0 ||
-         refuse(call, index,
+         refuse(call, index, object,
                 "does not tell which of several GPUs it is on; pass an array with "
                 "__dlpack__");
 }
 
-static bool refuse_order(onspy_call* call, size_t index) {
+static bool refuse_order(onspy_call* call, size_t index, PyObject* object) {
   onspy_raise_argument(
       call->kernel, index, call->state->error_order,
       "a %.200s whose __cuda_array_interface__ is older than version 3, "
       "which first told the stream, and which has no __dlpack__ to be asked "
       "for order; pass an array with either",
-      Py_TYPE(call->objects[index])->tp_name);
+      Py_TYPE(object)->tp_name);
   return false;
-}
-
-/* In whichever thread finds the device past the launch. */
-static void release_object(void* object) {
-  if (!Py_IsInitialized()) return;
-  PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  Py_DECREF((PyObject*)object);
-  PyErr_Restore(type, value, traceback);
-  PyGILState_Release(gil);
-}
-
-/* No stream's order keeps the memory until the launch has run: the object does. */
-static void hold(onspy_call* call, size_t index) {
-  call->retained[call->retained_count++] =
-      (ons_retained){Py_NewRef(call->objects[index]), release_object};
 }
 
 /* The stream that the producer says it works on, or the statement that no order is
  * needed. */
-static bool read_stream(onspy_call* call, size_t index, const onspy_producer* producer,
-                        PyObject* interface) {
+static bool read_stream(onspy_call* call, size_t index, PyObject* object,
+                        const onspy_producer* producer, PyObject* interface) {
   ons_arg* arg = &call->args[index];
   const DLDevice device = {kDLCUDA, 0}; /* not known yet, and not asked with */
-  if (!onspy_call_stream(call, index, call->objects[index], producer, device))
-    return false;
+  if (!onspy_call_stream(call, index, object, producer, device)) return false;
   if (arg->flags & ONS_ARG_STREAM_KNOWN) return true;
   PyObject* version = entry_of(interface, call->state->str_version);
   if (version == NULL || !PyLong_Check(version) || PyLong_AsLong(version) < 3) {
     PyErr_Clear();
-    return producer->has_dlpack || refuse_order(call, index);
+    return producer->has_dlpack || refuse_order(call, index, object);
   }
   PyObject* stream = entry_of(interface, call->state->str_stream);
   if (stream == NULL) {
@@ -149,7 +129,7 @@ static bool read_stream(onspy_call* call, size_t index, const onspy_producer* pr
       arg->stream == NULL) {
     PyErr_Clear();
     return refuse(
-        call, index,
+        call, index, object,
         "has a stream that is no handle; that is for its library to mend: it gives "
         "1 or 2 for the default streams, else the stream's address");
   }
@@ -157,14 +137,14 @@ static bool read_stream(onspy_call* call, size_t index, const onspy_producer* pr
   return true;
 }
 
-static bool read_interface(onspy_call* call, size_t index, const onspy_producer* producer,
-                           PyObject* interface) {
+static bool read_interface(onspy_call* call, size_t index, PyObject* object,
+                           const onspy_producer* producer, PyObject* interface) {
   onspy_state* state = call->state;
   DLTensor* tensor = &call->tensors[index];
   *tensor = (DLTensor){.data = NULL};
   if (entry_of(interface, state->str_mask) != NULL) {
     return refuse(
-        call, index,
+        call, index, object,
         "has a mask, which a kernel would not see; pass the values and the mask "
         "as two arrays");
   }
@@ -173,19 +153,19 @@ static bool read_interface(onspy_call* call, size_t index, const onspy_producer*
       typestr != NULL && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : NULL;
   if (text == NULL || !onspy_dtype_from_typestr(text, &tensor->dtype)) {
     return refuse(
-        call, index,
+        call, index, object,
         "has a typestr that no kernel takes; convert it to numbers in native byte "
         "order");
   }
   if (!read_data(call, index, interface, tensor) ||
       !read_layout(call, interface, tensor)) {
     return refuse(
-        call, index,
+        call, index, object,
         "has malformed data, shape or strides; that is for its library to mend: "
         "pass another array");
   }
-  return read_stream(call, index, producer, interface) &&
-         find_device(call, index, producer, tensor, &tensor->device);
+  return read_stream(call, index, object, producer, interface) &&
+         find_device(call, index, object, producer, &tensor->device);
 }
 
 bool onspy_call_array_interface(onspy_call* call, size_t index, PyObject* object,
@@ -201,11 +181,16 @@ bool onspy_call_array_interface(onspy_call* call, size_t index, PyObject* object
   }
   ons_arg* arg = &call->args[index];
   bool read = PyDict_Check(interface)
-                  ? read_interface(call, index, producer, interface)
-                  : refuse(call, index, "is no dict; pass another array");
+                  ? read_interface(call, index, object, producer, interface)
+                  : refuse(call, index, object, "is no dict; pass another array");
   Py_DECREF(interface);
   if (!read) return false;
-  if (arg->flags & ONS_ARG_ORDERED) hold(call, index);
+  /* No stream's order keeps the memory until the launch has run: the object does. */
+  if (arg->flags & ONS_ARG_ORDERED) {
+    if (!onspy_kept_add(&call->retained, Py_NewRef(object), onspy_release_object))
+      return false;
+    onspy_kept_measure(&call->retained, &call->tensors[index]);
+  }
   arg->kind = ONS_ARG_TENSOR;
   arg->value.tensor = &call->tensors[index];
   call->device_seen = true;

@@ -117,14 +117,14 @@ static PyObject* ask(onspy_call* call, size_t index, PyObject* object,
 /* The launch waits for the event, as for those that the caller gives; there is at most
  * one for each argument. */
 static bool wait_for(onspy_call* call, size_t index, const arrow_device_array* moved) {
-  if (moved->sync_event == NULL) return true;
+  if (moved->sync_event == NULL || !ONS__DOES(ARROW_WAIT)) return true;
   if (call->events == NULL) {
     call->event_argument = index;
-    const ons_launch_events* given = call->launch->events;
+    const ons_launch_events* given = call->launch != NULL ? call->launch->events : NULL;
     size_t given_count = given != NULL ? given->wait_count : 0;
     void** events = PyMem_New(void*, given_count + call->count);
     if (events == NULL) return PyErr_NoMemory() != NULL;
-    call->temporary[call->temporary_count++] = (ons_retained){events, PyMem_Free};
+    if (!onspy_kept_add(&call->temporary, events, PyMem_Free)) return false;
     if (given_count > 0) memcpy(events, given->wait, given_count * sizeof *events);
     call->events = events;
     call->event_count = given_count;
@@ -141,14 +141,10 @@ static bool move_out(onspy_call* call, arrow_device_array* array,
   if (moved == NULL) return PyErr_NoMemory() != NULL;
   *moved = *array;
   array->array.release = NULL;
-  ons_retained entry = {moved, release_array};
-  if (moved->device_type == kDLCPU) {
-    call->temporary[call->temporary_count++] = entry;
-  } else {
-    call->retained[call->retained_count++] = entry;
-  }
   *out_moved = moved;
-  return true;
+  bool on_cpu = moved->device_type == kDLCPU;
+  return onspy_kept_add(on_cpu ? &call->temporary : &call->retained, moved,
+                        release_array);
 }
 
 bool onspy_call_arrow(onspy_call* call, size_t index, PyObject* object) {
@@ -173,12 +169,14 @@ bool onspy_call_arrow(onspy_call* call, size_t index, PyObject* object) {
     return onspy_scalar_from_tensor(call, index, object);
   if (onspy_on_host(tensor->device)) return true;
   call->device_seen = true;
+  onspy_kept_measure(&call->retained, tensor);
   arg->flags |= ONS_ARG_ORDERED;
   return wait_for(call, index, moved);
 }
 
 bool onspy_arrow_check_capture(onspy_call* call) {
-  if (call->event_count == 0 || call->plan.capture_state == 0) return true;
+  bool captured = call->plan.capture_state != 0 && ONS__DOES(ARROW_CAPTURE);
+  if (call->event_count == 0 || !captured) return true;
   size_t index = call->event_argument;
   onspy_raise_argument(
       call->kernel, index, call->state->error_order,

@@ -23,18 +23,14 @@ static void release_legacy(void* object) {
 }
 
 /* From the renaming on the tensor is ours to delete, once, whatever happens next. */
-static void hold(onspy_call* call, bool retain, void* managed, void (*release)(void*)) {
-  ons_retained entry = {managed, release};
-  if (retain && ONS__DOES(RETAIN_CAPSULE)) {
-    call->retained[call->retained_count++] = entry;
-  } else {
-    call->temporary[call->temporary_count++] = entry;
-  }
+static bool hold(onspy_call* call, bool retain, void* managed, void (*release)(void*)) {
+  bool longer = retain && ONS__DOES(RETAIN_CAPSULE);
+  return onspy_kept_add(longer ? &call->retained : &call->temporary, managed, release);
 }
 
 bool onspy_take_managed(onspy_call* call, size_t index, PyObject* object,
                         DLManagedTensorVersioned* managed, bool retain) {
-  hold(call, retain, managed, release_versioned);
+  if (!hold(call, retain, managed, release_versioned)) return false;
   if (managed->version.major != DLPACK_MAJOR_VERSION) {
     onspy_raise_argument(
         call->kernel, index, call->state->error_argument_type,
@@ -59,8 +55,10 @@ static bool take_versioned(onspy_call* call, size_t index, PyObject* object,
 
 static bool take_legacy(onspy_call* call, size_t index, PyObject* capsule, bool retain) {
   DLManagedTensor* managed = PyCapsule_GetPointer(capsule, legacy_name);
-  if (managed == NULL || PyCapsule_SetName(capsule, used_legacy_name) < 0) return false;
-  hold(call, retain, managed, release_legacy);
+  if (managed == NULL || PyCapsule_SetName(capsule, used_legacy_name) < 0 ||
+      !hold(call, retain, managed, release_legacy)) {
+    return false;
+  }
   call->tensors[index] = managed->dl_tensor;
   return true;
 }
@@ -233,7 +231,7 @@ static bool is_borrowed(const onspy_call* call, size_t index) {
 static bool is_told_stream(const onspy_call* call, size_t index,
                            const onspy_producer* producer) {
   bool unordered = is_borrowed(call, index) || call->plan.order == ONS_ORDER_TRUST;
-  return producer->library == ONSPY_LIBRARY_JAX || !unordered;
+  return (producer->library == ONSPY_LIBRARY_JAX && ONS__DOES(ASK_JAX)) || !unordered;
 }
 
 /* A producer that is told a stream makes it wait for another, which is in no capture. */
@@ -317,6 +315,7 @@ bool onspy_call_ask(onspy_call* call, size_t index, PyObject* object,
   if (stream == NULL) return false;
   bool taken = take_from(call, index, object, producer, stream, retain);
   Py_DECREF(stream);
+  if (taken && retain) onspy_kept_measure(&call->retained, &call->tensors[index]);
   if (taken && !borrowed) arg->flags |= ONS_ARG_ORDERED;
   return taken;
 }
@@ -330,6 +329,7 @@ bool onspy_call_ask_output(onspy_call* call, size_t index, PyObject* object) {
   }
   bool taken = take_dlpack(call, index, object, stream, !on_host);
   Py_XDECREF(stream);
+  if (taken && !on_host) onspy_kept_measure(&call->retained, &call->tensors[index]);
   if (taken) call->args[index].flags = on_host ? 0 : ONS_ARG_ORDERED;
   return taken;
 }
@@ -349,6 +349,14 @@ static bool refuse_unknown(onspy_call* call, size_t index, PyObject* object) {
   }
   onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
                        "a %.200s, which is no argument for a kernel; %s", name, advice);
+  return false;
+}
+
+static bool refuse_like(onspy_call* call, size_t index, PyObject* like) {
+  onspy_raise_argument(call->kernel, index, call->state->error_argument_type,
+                       "an output like a %.200s, which is no array; pass an array to "
+                       "take after, or ons.empty(shape, dtype)",
+                       Py_TYPE(like)->tp_name);
   return false;
 }
 
@@ -375,8 +383,8 @@ static bool place_output(onspy_call* call, size_t index, PyObject* like) {
   if (producer == NULL) return false;
   if (producer->kind == ONSPY_KIND_UNKNOWN) return refuse_unknown(call, index, like);
   if (!onspy_device_of(call, index, like, producer, &device)) return false;
+  if ((int)device.device_type == 0) return refuse_like(call, index, like);
   *tensor = (DLTensor){.device = device};
-  if ((int)device.device_type == 0) return true;
   arg->kind = ONS_ARG_PENDING;
   arg->value.tensor = tensor;
   if (onspy_on_host(device)) return true;
@@ -448,8 +456,8 @@ bool onspy_device_of(onspy_call* call, size_t index, PyObject* object,
       *out_device = onspy_tensor_device(object);
       return true;
     case ONSPY_KIND_OUTPUT: {
-      PyObject* like = ((onspy_output*)object)->like;
-      if (like == NULL || Py_IS_TYPE(like, call->state->output_type)) return true;
+      PyObject* like = ((onspy_output*)object)->like; /* never an output itself */
+      if (like == NULL) return true;
       onspy_producer scratch;
       const onspy_producer* inner =
           onspy_producer_find(call->state, Py_TYPE(like), &scratch);

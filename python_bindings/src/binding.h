@@ -10,9 +10,10 @@
  *   launcher.c         kernel[grid, block]
  *   fast_call.c        the call of it that most are, the hot path
  *   gather.h           ... its arguments
- *   generic.c          onstream.GenericKernel
+ *   generic.[ch]       onstream.GenericKernel
  *   generic_name.c     ... how it is asked for
  *   call.c             any call
+ *   kept.c             ... what it keeps
  *   producer.c         which protocol a type speaks, found once per type
  *   exchange.c         arguments through an exchange table
  *   torch.c            what torch's table leaves unchecked
@@ -142,11 +143,11 @@ typedef struct onspy_launcher onspy_launcher;
 
 enum {
   ONSPY_PRODUCER_SLOTS = 256, /* of the open-addressed table; a power of two */
-  ONSPY_PRODUCER_LIMIT = 192, /* types remembered; further ones are looked up anew */
+  ONSPY_PRODUCER_LIMIT = 192, /* types remembered; further ones are looked up anew, but */
+  ONSPY_KNOWN_LIMIT = 240,    /* those of torch and the like, which takes long, not yet */
   ONSPY_FREE_LAUNCHERS = 16,
-  ONSPY_STACK_ARGUMENTS = 24, /* more go to the heap */
-  ONSPY_TEMPORARIES = 6, /* of an output: placed, its model, extents of both, its own,
-                            a workspace */
+  /* More go to the heap. Calls nest, as a producer may call kernels itself. */
+  ONSPY_STACK_ARGUMENTS = 16,
 };
 
 typedef struct onspy_state {
@@ -327,8 +328,8 @@ struct onspy_producer {
   onspy_raw_stream cupy_stream; /* of the current device; NULL with several devices */
 };
 
-/* The entry of an exact type (borrowed); |scratch| once ONSPY_PRODUCER_LIMIT types are
- * known, good for as long as the caller has an object of the type. */
+/* The entry of an exact type (borrowed); |scratch| once too many types are known, good
+ * for as long as the caller has an object of the type. */
 const onspy_producer* onspy_producer_find(onspy_state* state, PyTypeObject* type,
                                           onspy_producer* scratch);
 /* Looks anew at |base| and its subclasses, where they have been seen. */
@@ -347,9 +348,11 @@ onspy_raw_stream onspy_cupy_entry(void);
 bool onspy_torch_table_is_wrong(onspy_state* state);
 
 /* The stream on which the library of |object| works on a device; `*out_known` is false
- * where nobody tells. Exceptions are the library's own. */
+ * where nobody tells. Exceptions are the library's own. `*out_owner` (a new reference, or
+ * NULL) is the object that the stream was told by; |out_owner| may be NULL. */
 bool onspy_stream_of(onspy_state* state, const onspy_producer* producer, PyObject* object,
-                     DLDevice device, bool* out_known, void** out_stream);
+                     DLDevice device, bool* out_known, void** out_stream,
+                     PyObject** out_owner);
 
 PyObject* onspy_register(onspy_state* state, PyObject* args, PyObject* kwargs);
 /* What is registered for |type| or a base of it, into |producer| and |protocols|. */
@@ -377,6 +380,30 @@ extern _Thread_local onspy_use_stream* onspy_innermost_stream
 /* The one that counts for a device (borrowed), or NULL. */
 const onspy_use_stream* onspy_used_stream(DLDevice device);
 
+/* ---- what is kept ------------------------------------------------------------------ */
+
+/* What is to be released, in this order. Has room for any number. */
+typedef struct onspy_kept {
+  ons_retained* items;
+  size_t count, capacity;
+  bool on_heap;
+} onspy_kept;
+
+/* What cannot be kept, for want of memory, is released at once. */
+bool onspy_kept_add(onspy_kept* kept, void* object, void (*release)(void*));
+/* What was added last is the memory of a tensor on a device. */
+void onspy_kept_measure(onspy_kept* kept, const DLTensor* tensor);
+/* Releases all. Deleters may run Python code: the exception that is set, if any, is kept
+ * from it. */
+void onspy_kept_release(onspy_kept* kept);
+/* For a tp_traverse of who alone owns what is kept. */
+int onspy_kept_traverse(const onspy_kept* kept, visitproc visit, void* arg);
+/* A reference to an object, in any thread, with or without the GIL. */
+void onspy_release_object(void* object);
+/* A buffer's export (buffer.c), and whose it is (borrowed). */
+void onspy_release_export(void* held);
+PyObject* onspy_export_owner(const void* held);
+
 /* ---- one call --------------------------------------------------------------------- */
 
 /* Instead of a launch: a node of an instantiated graph gets other arguments. */
@@ -396,18 +423,18 @@ typedef struct onspy_call {
                                     argument, NULL where there was none; or NULL */
   size_t count;
   ons_arg* args;
-  DLTensor* tensors;       /* one per argument */
-  ons_retained* temporary; /* released after the call; ONSPY_TEMPORARIES per argument */
-  ons_retained*
-      retained;       /* kept until the device is past the launch; room for one each */
-  PyObject** outputs; /* owned; room for one each */
-  void** events;      /* that the launch waits for, those of launch->events included;
-                         NULL until an argument brings one */
+  DLTensor* tensors;    /* one per argument */
+  onspy_kept temporary; /* released after the call */
+  onspy_kept retained;  /* kept until the device is past the launch */
+  PyObject** outputs;   /* owned; room for one each */
+  void** events;        /* that the launch waits for, those of launch->events included;
+                           NULL until an argument brings one */
   size_t event_count;
   size_t event_argument; /* the first that brought one */
-  size_t temporary_count, retained_count, output_count;
+  size_t output_count;
   size_t pending_count; /* arguments that need the second pass */
   ons_launch_plan plan; /* valid in the second pass */
+  bool is_import;       /* of a Tensor: what is taken outlives the call */
   bool finish_outputs;  /* some output is to be exchanged for another object in the end */
   bool python_ran;      /* some argument was asked by Python code */
   bool device_seen;     /* some tensor is not in plain host memory */
@@ -427,7 +454,10 @@ static inline bool onspy_launch_is_long(const ons_launch* launch) {
 ONSPY_HOT PyObject* onspy_launcher_call(PyObject* launcher, PyObject* const* objects,
                                         size_t nargsf, PyObject* kwnames);
 
-ONSPY_COLD PyObject* onspy_refuse_keywords(const onspy_kernel* kernel, PyObject* kwnames);
+/* Any call of one, out= included. */
+ONSPY_NOINLINE PyObject* onspy_launcher_call_general(onspy_launcher* self,
+                                                     PyObject* const* objects,
+                                                     size_t count, PyObject* kwnames);
 ons_status onspy_launch_without_gil(ons_kernel* kernel, const ons_launch* launch,
                                     const ons_arg* args, size_t count, ons_error* error);
 
@@ -436,7 +466,7 @@ ONSPY_HOT PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* la
                                       PyObject* const* objects, size_t count);
 
 /* The same with |out|, what is given for the outputs: an array, or a sequence of arrays
- * and None. */
+ * and None; NULL or None: nothing. */
 PyObject* onspy_kernel_call_out(onspy_kernel* kernel, const ons_launch* launch,
                                 PyObject* const* objects, size_t count, PyObject* out);
 
@@ -450,10 +480,6 @@ bool onspy_call_gather(onspy_call* call, size_t index, PyObject* object);
 /* Fills args[index] from an object through its exchange table, checks included. */
 ONSPY_HOT bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
                                    const onspy_producer* producer);
-/* The same with a share of its own in the memory, as an entry of |call|, for what
- * outlives the call. */
-bool onspy_call_exchange_owned(onspy_call* call, size_t index, PyObject* object,
-                               const onspy_producer* producer);
 /* Fills args[index] from any other kind; may leave it ONS_ARG_PENDING. */
 bool onspy_call_slow(onspy_call* call, size_t index, PyObject* object,
                      const onspy_producer* producer);
@@ -483,7 +509,7 @@ bool onspy_call_check(onspy_call* call, size_t index, PyObject* object,
 bool onspy_call_ask(onspy_call* call, size_t index, PyObject* object,
                     const onspy_producer* producer);
 /* Only the device of an object's memory; type 0 for what has no device of its own. May
- * overwrite tensors[index] and add to call->temporary. */
+ * overwrite tensors[index]. */
 bool onspy_device_of(onspy_call* call, size_t index, PyObject* object,
                      const onspy_producer* producer, DLDevice* out_device);
 bool onspy_exchange_device(onspy_call* call, size_t index, PyObject* object,
@@ -501,7 +527,6 @@ bool onspy_call_arrow(onspy_call* call, size_t index, PyObject* object);
 bool onspy_arrow_check_capture(onspy_call* call);
 bool onspy_arrow_device(onspy_call* call, size_t index, PyObject* object,
                         DLDevice* out_device);
-void onspy_call_release_temporary(onspy_call* call);
 /* Inside ons.use_stream, for a launch that is given no stream: puts it into |launch|. */
 bool onspy_use_stream_apply(const onspy_call* call, ons_launch* launch);
 
@@ -536,15 +561,21 @@ PyObject* onspy_tensor_map(onspy_state* state, PyObject* args, PyObject* kwargs)
 /* The array (borrowed); |out_layout| may be NULL. */
 PyObject* onspy_tensor_map_of(PyObject* object, const ons_tensor_map** out_layout);
 
-/* Scalars. Fill |out_arg| from a number object, from a 0-dimensional host tensor. */
+/* Fill args[index]: from a number object, from a 0-dimensional host tensor, from an int.
+ */
 bool onspy_scalar_from_number(onspy_call* call, size_t index, PyObject* object);
 bool onspy_scalar_from_tensor(onspy_call* call, size_t index, PyObject* object);
 ONSPY_HOT bool onspy_scalar_from_int(onspy_call* call, size_t index, PyObject* object);
 
 /* ---- tensors ----------------------------------------------------------------------- */
 
+/* What an imported tensor keeps, as long as it is. */
+typedef struct onspy_held onspy_held;
+int onspy_held_traverse(const onspy_held* held, visitproc visit, void* arg);
+
 /* How a tensor came in, as far as its release has to know. */
 typedef struct onspy_import {
+  const onspy_held* held;
   bool on_host;
   bool retained;         /* as ONSPY_PRODUCER_RETAINED */
   bool knows_producer;   /* then: */
@@ -574,8 +605,9 @@ DLDevice onspy_tensor_device(PyObject* object);
 bool onspy_output_allocate(onspy_call* call, size_t index);
 /* Checks what out= gave for an output, and is bound in args[index]. */
 bool onspy_output_given(onspy_call* call, size_t index);
-/* Fills those that are to be zero, once all arguments are bound. */
-bool onspy_outputs_zero(onspy_call* call);
+/* Is one to be zero? The second fills those, once all arguments are bound. */
+bool onspy_outputs_zeroed(const onspy_call* call);
+bool onspy_outputs_zero(const onspy_call* call);
 /* Exchanges what is in call->outputs for what the caller gets; after the launch. */
 bool onspy_outputs_finish(onspy_call* call);
 
@@ -593,6 +625,11 @@ PyObject* onspy_shape_check(PyObject* shape);
 PyObject* onspy_shape_resolve(onspy_call* call, size_t index, PyObject* shape);
 PyObject* onspy_dtype_check(onspy_state* state, PyObject* dtype);
 PyObject* onspy_dtype_resolve(onspy_call* call, size_t index, PyObject* dtype);
+
+/* The size of all elements; false where that is past 64 bits. */
+bool onspy_size_bytes(const DLTensor* tensor, int64_t* out_bytes);
+/* A tuple of int (new reference), each times |unit|. */
+PyObject* onspy_extents_tuple(const int64_t* values, int32_t count, int64_t unit);
 
 /* "float32" of anything that names a dtype (new reference). */
 PyObject* onspy_dtype_name(onspy_state* state, PyObject* dtype);
@@ -686,62 +723,8 @@ PyObject* onspy_module_global(PyObject* self, PyObject* args, PyObject* kwargs);
 PyObject* onspy_module_set_global(PyObject* self, PyObject* args, PyObject* kwargs);
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs);
 
-/* ---- generic kernels -------------------------------------------------------------- */
-
-enum { ONSPY_TEMPLATE_PARAMETERS = 16 };
-
-/* Where the value of a template parameter comes from. */
-typedef enum onspy_rule_kind {
-  ONSPY_RULE_DTYPE = ONS_DEDUCTION_DTYPE,
-  ONSPY_RULE_RANK = ONS_DEDUCTION_RANK,
-  ONSPY_RULE_INDEX = ONS_DEDUCTION_INDEX,
-  ONSPY_RULE_COUNT = ONS_DEDUCTION_COUNT,
-  ONSPY_RULE_SHAPE
-} onspy_rule_kind;
-
-typedef struct onspy_rule {
-  onspy_rule_kind kind;
-  uint16_t argument;
-  uint16_t dimension; /* of a shape */
-} onspy_rule;
-
-typedef struct onspy_template_parameter {
-  PyObject* text;  /* as in the name: "T"; owned */
-  PyObject* fixed; /* C++, where no argument decides: "4"; owned, or NULL, then: */
-  onspy_rule* rules;
-  size_t rule_count;
-} onspy_template_parameter;
-
-/* An instance and what it is for: one value for each template parameter. */
-typedef struct onspy_instance {
-  int64_t key[ONSPY_TEMPLATE_PARAMETERS];
-  onspy_kernel* kernel;
-} onspy_instance;
-
-typedef struct onspy_generic {
-  PyObject_HEAD onspy_module* module;
-  onspy_kernel* pattern; /* "scale<T, N>": never compiled, for messages */
-  PyObject* base;        /* "scale" */
-  onspy_template_parameter parameters[ONSPY_TEMPLATE_PARAMETERS];
-  size_t parameter_count;
-  onspy_instance* instances;
-  size_t instance_count;
-  size_t last; /* the instance used last */
-} onspy_generic;
-
-/* Module.generic. */
-PyObject* onspy_generic_new(PyObject* module, PyObject* args, PyObject* kwargs);
-/* Reads the name and the keywords into |generic|. */
-bool onspy_generic_parse(onspy_generic* generic, PyObject* name, PyObject* kwargs);
-PyObject* onspy_generic_call(PyObject* launcher, PyObject* const* objects, size_t nargsf,
-                             PyObject* kwnames);
-/* Puts the instance for the arguments into call->kernel. */
-bool onspy_generic_choose(onspy_call* call);
-/* The kernel chosen for the arguments (new reference), without calling it. */
-PyObject* onspy_kernel_choose(onspy_generic* generic, PyObject* const* objects,
-                              size_t count);
-PyObject* onspy_kernel_call_generic(onspy_generic* generic, const ons_launch* launch,
-                                    PyObject* const* objects, size_t count);
+/* UTF-8 of a str (borrowed); refuses what C would cut short. |what| names it. */
+const char* onspy_text_of(PyObject* object, const char* what);
 
 /* ---- raising ---------------------------------------------------------------------- */
 

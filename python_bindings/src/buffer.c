@@ -12,10 +12,14 @@ typedef struct export {
 }
 export;
 
-static void release_export(void* object) {
+void onspy_release_export(void* object) {
   export* held = object;
   PyBuffer_Release(&held->view);
   PyMem_Free(held);
+}
+
+PyObject* onspy_export_owner(const void* object) {
+  return ((const export*)object)->view.obj;
 }
 
 /* Exports |object|; the call holds the export. PyBUF_RECORDS_RO: strides, format, maybe
@@ -27,8 +31,7 @@ static export* take_export(onspy_call* call, PyObject* object) {
     PyMem_Free(held);
     return NULL;
   }
-  call->temporary[call->temporary_count++] = (ons_retained){held, release_export};
-  return held;
+  return onspy_kept_add(&call->temporary, held, onspy_release_export) ? held : NULL;
 }
 
 /* ctypes gives no strides for its arrays, though it was asked for them. */

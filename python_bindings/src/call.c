@@ -7,17 +7,13 @@
  * launch would go, and they after that. */
 #include <string.h>
 
-#include "binding.h"
+#include "generic.h"
 
 /* What the library gets of the arguments as they are now. */
 static inline const ons_arg* library_args(const onspy_call* call, size_t* out_count) {
   if (call->kernel->expansion != NULL) return onspy_expansion_args(call, out_count);
   *out_count = call->count;
   return call->args;
-}
-
-static void release_all(ons_retained* entries, size_t count) {
-  for (size_t i = 0; i < count; ++i) entries[i].release(entries[i].object);
 }
 
 /* ---- the first pass --------------------------------------------------------------- */
@@ -118,7 +114,7 @@ static bool finish_pending(onspy_call* call) {
     if (given && !onspy_output_given(call, i)) return false;
     if (asked && !onspy_output_allocate(call, i)) return false;
   }
-  return onspy_outputs_zero(call);
+  return true;
 }
 
 /* Where the launch goes; on that device the kernel is prepared then. */
@@ -135,6 +131,15 @@ static bool resolve(const onspy_call* call, const ons_launch* launch,
     status = ons_launch_resolve(handle, launch, args, count, out_plan, &error);
   }
   return status == ONS_STATUS_OK || onspy_raise(call->state, &error) != NULL;
+}
+
+/* What is refused is refused before an array of the caller's changes, and before a stream
+ * is touched that was not known when the launch was looked at: that of ons.zeros. */
+static bool fill_zeros(const onspy_call* call, const ons_launch* launch) {
+  if (!onspy_outputs_zeroed(call)) return true;
+  ons_launch_plan plan;
+  const bool refused = ONS__DOES(ZERO_LOOK) && !resolve(call, launch, &plan);
+  return !refused && onspy_outputs_zero(call);
 }
 
 static bool second_pass(onspy_call* call, ons_launch* launch) {
@@ -161,21 +166,22 @@ static bool prepare_for_arguments(onspy_call* call) {
   DLDevice device = {kDLCPU, 0};
   for (size_t i = 0; i < call->count && onspy_on_host(device); ++i) {
     onspy_producer scratch;
-    PyObject* object = onspy_first_of(call->state, call->objects[i]);
+    PyObject* object = Py_NewRef(onspy_first_of(call->state, call->objects[i]));
     const onspy_producer* producer =
         onspy_producer_find(call->state, Py_TYPE(object), &scratch);
     DLDevice found = {(DLDeviceType)0, 0};
-    if (producer == NULL) return false;
+    bool told = producer != NULL && onspy_device_of(call, i, object, producer, &found);
+    Py_DECREF(object); /* Python code that was asked may have changed its list */
     /* Who does not tell its device raises again when it is looked at more closely, and
        then by the parameter's name. */
-    if (!onspy_device_of(call, i, object, producer, &found)) {
-      if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+    if (!told) {
+      if (producer == NULL || !PyErr_ExceptionMatches(PyExc_Exception)) return false;
       PyErr_Clear();
       continue;
     }
     if ((int)found.device_type != 0 && !onspy_on_host(found)) device = found;
   }
-  onspy_call_release_temporary(call);
+  onspy_kept_release(&call->temporary);
   if (device.device_type == kDLCUDAManaged) device.device_type = kDLCUDA;
   return onspy_kernel_prepare(call->kernel, device);
 }
@@ -217,14 +223,8 @@ static bool launch_prepared(onspy_call* call, const ons_launch* launch) {
     status = launch_once(call, launch, &error);
   }
   bool taken = call->update == NULL && (status == ONS_STATUS_OK || error.launched);
-  if (taken) call->retained_count = 0;
+  if (taken) call->retained.count = 0;
   return status == ONS_STATUS_OK || onspy_raise(call->state, &error) != NULL;
-}
-
-void onspy_call_release_temporary(onspy_call* call) {
-  size_t count = call->temporary_count;
-  call->temporary_count = 0;
-  release_all(call->temporary, count);
 }
 
 static PyObject* take_outputs(onspy_call* call) {
@@ -252,15 +252,14 @@ static bool run(onspy_call* call) {
     placed = *call->launch;
     if (onspy_use_stream_apply(call, &placed)) call->launch = &placed;
   }
-  bool plain = call->pending_count + call->retained_count + call->event_count == 0;
-  if (plain) {
+  bool must_look = call->pending_count + call->event_count > 0 || call->replaced != NULL;
+  if (!must_look && call->retained.count == 0) {
     if (call->python_ran && !borrow_again(call)) return false;
     return launch_prepared(call, call->launch);
   }
   ons_launch launch = *call->launch;
-  bool must_look = call->pending_count + call->event_count > 0;
   if (must_look && !second_pass(call, &launch)) return false;
-  if (!borrow_again(call)) return false;
+  if (!borrow_again(call) || (must_look && !fill_zeros(call, &launch))) return false;
   ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
   if (call->event_count > 0) {
     if (launch.events != NULL) events = *launch.events;
@@ -268,8 +267,8 @@ static bool run(onspy_call* call) {
     events.wait_count = call->event_count;
     launch.events = &events;
   }
-  launch.retained = call->retained;
-  launch.retained_count = call->retained_count;
+  launch.retained = call->retained.items;
+  launch.retained_count = call->retained.count;
   return launch_prepared(call, &launch);
 }
 
@@ -290,29 +289,23 @@ static PyObject* run_and_release(onspy_call* call) {
   }
   PyObject* result =
       prepared && run(call) && onspy_outputs_finish(call) ? take_outputs(call) : NULL;
-  if (call->temporary_count + call->retained_count + call->output_count == 0)
-    return result;
-  /* Deleters may run Python code, which must not see our exception. */
+  onspy_kept_release(&call->temporary);
+  onspy_kept_release(&call->retained);
+  if (call->output_count == 0) return result;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  onspy_call_release_temporary(call);
-  release_all(call->retained, call->retained_count);
   for (size_t i = 0; i < call->output_count; ++i) Py_DECREF(call->outputs[i]);
   PyErr_Restore(type, value, traceback);
   return result;
 }
 
 static PyObject* call_with_heap(onspy_call* call) {
-  size_t per_argument = sizeof(ons_arg) + sizeof(DLTensor) +
-                        (ONSPY_TEMPORARIES + 1) * sizeof(ons_retained) +
-                        sizeof(PyObject*);
+  size_t per_argument = sizeof(ons_arg) + sizeof(DLTensor) + sizeof(PyObject*);
   char* memory = PyMem_Calloc(call->count, per_argument);
   if (memory == NULL) return PyErr_NoMemory();
   call->args = (ons_arg*)memory;
   call->tensors = (DLTensor*)(call->args + call->count);
-  call->temporary = (ons_retained*)(call->tensors + call->count);
-  call->retained = call->temporary + ONSPY_TEMPORARIES * call->count;
-  call->outputs = (PyObject**)(call->retained + call->count);
+  call->outputs = (PyObject**)(call->tensors + call->count);
   PyObject* result = run_and_release(call);
   PyMem_Free(memory);
   return result;
@@ -323,15 +316,20 @@ static PyObject* call_with_stack(onspy_call* call) {
    * binding. */
   ons_arg args[ONSPY_STACK_ARGUMENTS];
   DLTensor tensors[ONSPY_STACK_ARGUMENTS];
-  ons_retained temporary[ONSPY_TEMPORARIES * ONSPY_STACK_ARGUMENTS];
-  ons_retained retained[ONSPY_STACK_ARGUMENTS];
+  ons_retained temporary[ONSPY_STACK_ARGUMENTS];
+  ons_retained retained[ONSPY_STACK_ARGUMENTS / 2];
   PyObject* outputs[ONSPY_STACK_ARGUMENTS];
   call->args = args;
   call->tensors = tensors;
-  call->temporary = temporary;
-  call->retained = retained;
+  call->temporary = (onspy_kept){.items = temporary, .capacity = ONSPY_STACK_ARGUMENTS};
+  call->retained = (onspy_kept){.items = retained, .capacity = ONSPY_STACK_ARGUMENTS / 2};
   call->outputs = outputs;
   return run_and_release(call);
+}
+
+static PyObject* make(onspy_call* call) {
+  return call->count > ONSPY_STACK_ARGUMENTS ? call_with_heap(call)
+                                             : call_with_stack(call);
 }
 
 PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
@@ -341,78 +339,7 @@ PyObject* onspy_kernel_call(onspy_kernel* kernel, const ons_launch* launch,
                      .launch = launch,
                      .objects = objects,
                      .count = count};
-  return count > ONSPY_STACK_ARGUMENTS ? call_with_heap(&call) : call_with_stack(&call);
-}
-
-PyObject* onspy_kernel_call_generic(onspy_generic* generic, const ons_launch* launch,
-                                    PyObject* const* objects, size_t count) {
-  onspy_call call = {.state = generic->module->state,
-                     .kernel = generic->pattern,
-                     .generic = generic,
-                     .launch = launch,
-                     .objects = objects,
-                     .count = count};
-  return count > ONSPY_STACK_ARGUMENTS ? call_with_heap(&call) : call_with_stack(&call);
-}
-
-PyObject* onspy_kernel_choose(onspy_generic* generic, PyObject* const* objects,
-                              size_t count) {
-  return onspy_kernel_call_generic(generic, NULL, objects, count);
-}
-
-/* ---- out= ------------------------------------------------------------------------- */
-
-static bool is_returned(const onspy_state* state, PyObject* object) {
-  return Py_IS_TYPE(object, state->output_type) &&
-         !(((const onspy_output*)object)->flags & ONSPY_OUTPUT_WORKSPACE);
-}
-
-/* Puts what is given into the places of the outputs, and those into |replaced|. */
-static bool replace(onspy_kernel* kernel, PyObject* given, PyObject** objects,
-                    PyObject** replaced, size_t count) {
-  Py_ssize_t used = 0;
-  for (size_t i = 0; i < count; ++i) {
-    if (!is_returned(kernel->state, objects[i])) continue;
-    PyObject* array =
-        used < PyTuple_GET_SIZE(given) ? PyTuple_GET_ITEM(given, used) : NULL;
-    ++used;
-    if (array == NULL || array == Py_None) continue;
-    replaced[i] = objects[i];
-    objects[i] = array;
-  }
-  if (used == PyTuple_GET_SIZE(given)) return true;
-  PyErr_Format(
-      kernel->state->error_argument_type,
-      "kernel '%s': out= has %zd arrays, and the arguments %zd outputs (ons.empty, "
-      "ons.like and so on): give one for each, or None to have it allocated",
-      ons_kernel_name(kernel->handle), PyTuple_GET_SIZE(given), used);
-  return false;
-}
-
-PyObject* onspy_kernel_call_out(onspy_kernel* kernel, const ons_launch* launch,
-                                PyObject* const* objects, size_t count, PyObject* out) {
-  if (out == NULL || out == Py_None)
-    return onspy_kernel_call(kernel, launch, objects, count);
-  bool several = PyTuple_Check(out) || PyList_Check(out);
-  PyObject* given = several ? PySequence_Tuple(out) : PyTuple_Pack(1, out);
-  if (given == NULL) return NULL;
-  PyObject** places = PyMem_Calloc(2 * count + 1, sizeof(PyObject*));
-  PyObject* result = places != NULL ? NULL : PyErr_NoMemory();
-  if (places != NULL && count > 0) memcpy(places, objects, count * sizeof(PyObject*));
-  if (places != NULL && replace(kernel, given, places, places + count, count)) {
-    onspy_call call = {.state = kernel->state,
-                       .kernel = kernel,
-                       .launch = launch,
-                       .objects = places,
-                       .replaced = places + count,
-                       .count = count,
-                       .pending_count = 1}; /* for the second pass, which checks them */
-    result =
-        count > ONSPY_STACK_ARGUMENTS ? call_with_heap(&call) : call_with_stack(&call);
-  }
-  PyMem_Free(places);
-  Py_DECREF(given);
-  return result;
+  return make(&call);
 }
 
 PyObject* onspy_kernel_update(onspy_kernel* kernel, const ons_launch* launch,
@@ -424,5 +351,89 @@ PyObject* onspy_kernel_update(onspy_kernel* kernel, const ons_launch* launch,
                      .update = update,
                      .objects = objects,
                      .count = count};
-  return count > ONSPY_STACK_ARGUMENTS ? call_with_heap(&call) : call_with_stack(&call);
+  return make(&call);
+}
+
+/* ---- out= ------------------------------------------------------------------------- */
+
+static bool is_returned(const onspy_state* state, PyObject* object) {
+  return Py_IS_TYPE(object, state->output_type) &&
+         !(((const onspy_output*)object)->flags & ONSPY_OUTPUT_WORKSPACE);
+}
+
+/* Zeros would be written before the launch waits for anything. */
+static bool check_zeros(const onspy_call* call, size_t index, PyObject* object) {
+  const ons_launch_events* events = call->launch != NULL ? call->launch->events : NULL;
+  const bool waits = events != NULL && events->wait_count > 0;
+  if (!waits || !(((const onspy_output*)object)->flags & ONSPY_OUTPUT_ZERO)) return true;
+  onspy_raise_argument(
+      call->kernel, index, call->state->error_order,
+      "out= with an array to be filled with zeros, together with wait=: that would be "
+      "done before the events are waited for; make its stream wait for them instead, or "
+      "fill the array yourself and pass it in the place of the output");
+  return false;
+}
+
+/* Puts what is given into the places of the outputs, and those into |replaced|. */
+static bool replace(const onspy_call* call, PyObject* given, PyObject** objects,
+                    PyObject** replaced) {
+  Py_ssize_t used = 0;
+  for (size_t i = 0; i < call->count; ++i) {
+    if (!is_returned(call->state, objects[i])) continue;
+    PyObject* array =
+        used < PyTuple_GET_SIZE(given) ? PyTuple_GET_ITEM(given, used) : NULL;
+    ++used;
+    if (array == NULL || array == Py_None) continue;
+    if (!check_zeros(call, i, objects[i])) return false;
+    replaced[i] = objects[i];
+    objects[i] = array;
+  }
+  if (used == PyTuple_GET_SIZE(given)) return true;
+  PyErr_Format(
+      call->state->error_argument_type,
+      "kernel '%s': out= has %zd arrays, and the arguments %zd outputs (ons.empty, "
+      "ons.like and so on): give one for each, or None to have it allocated",
+      ons_kernel_name(call->kernel->handle), PyTuple_GET_SIZE(given), used);
+  return false;
+}
+
+static PyObject* make_with_out(onspy_call* call, PyObject* out) {
+  bool several = PyTuple_Check(out) || PyList_Check(out);
+  PyObject* given = several ? PySequence_Tuple(out) : PyTuple_Pack(1, out);
+  if (given == NULL) return NULL;
+  size_t count = call->count;
+  PyObject** places = PyMem_Calloc(2 * count + 1, sizeof(PyObject*));
+  PyObject* result = places != NULL ? NULL : PyErr_NoMemory();
+  if (places != NULL && count > 0) {
+    memcpy(places, call->objects, count * sizeof(PyObject*));
+  }
+  if (places != NULL && replace(call, given, places, places + count)) {
+    call->objects = places;
+    call->replaced = places + count;
+    result = make(call);
+  }
+  PyMem_Free(places);
+  Py_DECREF(given);
+  return result;
+}
+
+PyObject* onspy_kernel_call_out(onspy_kernel* kernel, const ons_launch* launch,
+                                PyObject* const* objects, size_t count, PyObject* out) {
+  onspy_call call = {.state = kernel->state,
+                     .kernel = kernel,
+                     .launch = launch,
+                     .objects = objects,
+                     .count = count};
+  return out == NULL || out == Py_None ? make(&call) : make_with_out(&call, out);
+}
+
+PyObject* onspy_generic_call_out(onspy_generic* generic, const ons_launch* launch,
+                                 PyObject* const* objects, size_t count, PyObject* out) {
+  onspy_call call = {.state = generic->module->state,
+                     .kernel = generic->pattern,
+                     .generic = generic,
+                     .launch = launch,
+                     .objects = objects,
+                     .count = count};
+  return out == NULL || out == Py_None ? make(&call) : make_with_out(&call, out);
 }

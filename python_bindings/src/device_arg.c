@@ -67,7 +67,7 @@ bool onspy_device_parse(onspy_state* state, PyObject* device, DLDevice* out_devi
     return exists(*out_device) || refuse(device);
   }
   PyObject* text = PyObject_Str(device);
-  const char* utf8 = text != NULL ? PyUnicode_AsUTF8(text) : NULL;
+  const char* utf8 = text != NULL ? onspy_text_of(text, "device") : NULL;
   bool parsed = utf8 != NULL && from_text(device, utf8, out_device);
   Py_XDECREF(text);
   return parsed;

@@ -157,7 +157,7 @@ const char* onspy_dtype_format(DLDataType dtype) {
 
 /* A str's text after its last dot: "torch.float32". */
 static PyObject* last_part(PyObject* text) {
-  const char* utf8 = PyUnicode_AsUTF8(text);
+  const char* utf8 = onspy_text_of(text, "dtype");
   if (utf8 == NULL) return NULL;
   const char* dot = strrchr(utf8, '.');
   return PyUnicode_FromString(dot != NULL ? dot + 1 : utf8);

@@ -49,8 +49,6 @@ static bool take_managed(onspy_call* call, size_t index, PyObject* object,
          managed != NULL && onspy_take_managed(call, index, object, managed, false);
 }
 
-static void release_object(void* object) { Py_DECREF((PyObject*)object); }
-
 /* Tables that only lend: the object is kept, and the extents, which may change later. */
 static bool borrow_and_keep(onspy_call* call, size_t index, PyObject* object,
                             const onspy_producer* producer) {
@@ -66,9 +64,7 @@ static bool borrow_and_keep(onspy_call* call, size_t index, PyObject* object,
     tensor->strides = extents + ndim;
   }
   tensor->shape = extents;
-  call->retained[call->retained_count++] =
-      (ons_retained){Py_NewRef(object), release_object};
-  return true;
+  return onspy_kept_add(&call->retained, Py_NewRef(object), onspy_release_object);
 }
 
 /* |own|: for longer than the call. */
@@ -100,8 +96,9 @@ static bool ask_gradient(onspy_call* call, size_t index, PyObject* object) {
   return true;
 }
 
-static inline bool fill(onspy_call* call, size_t index, PyObject* object,
-                        const onspy_producer* producer, bool own) {
+bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
+                         const onspy_producer* producer) {
+  bool own = call->is_import;
   DLTensor* tensor = &call->tensors[index];
   ons_arg* arg = &call->args[index];
   arg->kind = ONS_ARG_TENSOR;
@@ -132,16 +129,6 @@ static inline bool fill(onspy_call* call, size_t index, PyObject* object,
   if (traits & ONSPY_PARAMETER_VALUE)
     return onspy_scalar_from_tensor(call, index, object);
   return true;
-}
-
-bool onspy_call_exchange(onspy_call* call, size_t index, PyObject* object,
-                         const onspy_producer* producer) {
-  return fill(call, index, object, producer, false);
-}
-
-bool onspy_call_exchange_owned(onspy_call* call, size_t index, PyObject* object,
-                               const onspy_producer* producer) {
-  return fill(call, index, object, producer, true);
 }
 
 bool onspy_exchange_device(onspy_call* call, size_t index, PyObject* object,

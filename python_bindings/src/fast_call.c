@@ -17,31 +17,6 @@ static ONSPY_COLD PyObject* give_up(onspy_launcher* self, PyObject* const* objec
   return onspy_kernel_call(self->kernel, &self->launch, objects, count);
 }
 
-ONSPY_COLD PyObject* onspy_refuse_keywords(const onspy_kernel* kernel,
-                                           PyObject* kwnames) {
-  const char* signature = ons_kernel_signature(kernel->handle);
-  PyErr_Format(kernel->state->error_argument_type,
-               "kernel '%s': unexpected keyword %R; pass the arguments by position%s%s",
-               ons_kernel_name(kernel->handle), PyTuple_GET_ITEM(kwnames, 0),
-               signature != NULL ? ": " : "", signature != NULL ? signature : "");
-  return NULL;
-}
-
-static ONSPY_NOINLINE PyObject* call_general(onspy_launcher* self,
-                                             PyObject* const* objects, size_t count,
-                                             PyObject* kwnames) {
-  if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
-    PyObject* name = PyTuple_GET_ITEM(kwnames, 0);
-    bool is_out = PyTuple_GET_SIZE(kwnames) == 1 &&
-                  PyUnicode_CompareWithASCIIString(name, "out") == 0;
-    if (!is_out) return onspy_refuse_keywords(self->kernel, kwnames);
-    return onspy_kernel_call_out(self->kernel, &self->launch, objects, count,
-                                 objects[count]);
-  }
-  if (PyErr_Occurred()) PyErr_Clear(); /* a producer's: asked again, it raises again */
-  return onspy_kernel_call(self->kernel, &self->launch, objects, count);
-}
-
 ONSPY_NOINLINE ons_status onspy_launch_without_gil(ons_kernel* kernel,
                                                    const ons_launch* launch,
                                                    const ons_arg* args, size_t count,
@@ -90,10 +65,10 @@ static PyObject* allocate_like(onspy_state* state, const onspy_output* output,
 
 /* torch keeps the order of the model's strides. */
 static bool is_dense(const DLTensor* tensor) {
-  int64_t expected = 1;
+  uint64_t expected = 1;
   for (int32_t i = tensor->ndim - 1; i >= 0; --i) {
-    if (tensor->shape[i] != 1 && tensor->strides[i] != expected) return false;
-    expected *= tensor->shape[i];
+    if (tensor->shape[i] != 1 && (uint64_t)tensor->strides[i] != expected) return false;
+    expected *= (uint64_t)tensor->shape[i];
   }
   return true;
 }
@@ -169,7 +144,7 @@ static ONSPY_NOINLINE PyObject* call_allocating(onspy_launcher* self,
   if (!gathered) {
     drop_outputs(&outputs, count);
     bool is_final = PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception);
-    return is_final ? NULL : call_general(self, objects, count, NULL);
+    return is_final ? NULL : onspy_launcher_call_general(self, objects, count, NULL);
   }
   ons_error error;
   error.struct_size = sizeof error;
@@ -190,7 +165,7 @@ static ONSPY_NOINLINE PyObject* call_other(onspy_launcher* self, PyObject* const
                    kernel->output_index < count &&
                    Py_IS_TYPE(objects[kernel->output_index], kernel->state->output_type);
   return allocates ? call_allocating(self, objects, count)
-                   : call_general(self, objects, count, kwnames);
+                   : onspy_launcher_call_general(self, objects, count, kwnames);
 }
 
 PyObject* onspy_launcher_call(PyObject* object, PyObject* const* objects, size_t nargsf,
@@ -211,7 +186,7 @@ PyObject* onspy_launcher_call(PyObject* object, PyObject* const* objects, size_t
   known_stream known = {NULL, {(DLDeviceType)0, 0}, NULL, false};
   for (size_t i = 0; i < count; ++i) {
     if (!ONSPY_LIKELY(gather(objects[i], &slots[i], &known, &tensors[i], &args[i]))) {
-      return call_general(self, objects, count, kwnames);
+      return onspy_launcher_call_general(self, objects, count, kwnames);
     }
   }
   ons_error error; /* zeroing it would cost more than binding */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gather.h"
+#include "generic.h"
 
 /* ---- values ----------------------------------------------------------------------- */
 
@@ -22,7 +23,8 @@ static inline bool fits_index32(const DLTensor* tensor) {
     uint64_t size = (uint64_t)tensor->shape[i];
     if (size == 0) return dense <= INT32_MAX;
     int64_t stride = tensor->strides != NULL ? tensor->strides[i] : (int64_t)dense;
-    uint64_t step = size == 1 ? 0 : (uint64_t)(stride < 0 ? -stride : stride);
+    uint64_t step = stride < 0 ? 0 - (uint64_t)stride : (uint64_t)stride;
+    if (size == 1) step = 0;
     if (size > INT32_MAX || step > INT32_MAX) return false;
     reach += (size - 1) * step;
     dense *= size;
@@ -82,16 +84,6 @@ static inline const onspy_instance* find_instance(onspy_generic* generic,
   return NULL;
 }
 
-static ONSPY_NOINLINE PyObject* call_chosen(onspy_launcher* self,
-                                            PyObject* const* objects, size_t count,
-                                            PyObject* kwnames) {
-  if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
-    return onspy_refuse_keywords(self->kernel, kwnames);
-  }
-  if (PyErr_Occurred()) PyErr_Clear(); /* a producer's: asked again, it raises again */
-  return onspy_kernel_call_generic(self->generic, &self->launch, objects, count);
-}
-
 /* What is refused may be for another instance: the arguments are looked at closely. */
 static ONSPY_COLD PyObject* try_again(onspy_launcher* self, PyObject* const* objects,
                                       size_t count, ons_status status,
@@ -100,7 +92,7 @@ static ONSPY_COLD PyObject* try_again(onspy_launcher* self, PyObject* const* obj
                     status == ONS_STATUS_ARGUMENT_TYPE ||
                     status == ONS_STATUS_ARGUMENT_VALUE;
   if (!is_refused || error->launched) return onspy_raise(self->kernel->state, error);
-  return call_chosen(self, objects, count, NULL);
+  return onspy_launcher_call_general(self, objects, count, NULL);
 }
 
 ONSPY_HOT PyObject* onspy_generic_call(PyObject* object, PyObject* const* objects,
@@ -112,11 +104,11 @@ ONSPY_HOT PyObject* onspy_generic_call(PyObject* object, PyObject* const* object
   DLTensor tensors[FAST_ARGUMENTS];
   if (!ONSPY_LIKELY(generic->instance_count > 0 && kwnames == NULL &&
                     onspy_innermost_stream == NULL && count <= FAST_ARGUMENTS)) {
-    return call_chosen(self, objects, count, kwnames);
+    return onspy_launcher_call_general(self, objects, count, kwnames);
   }
   const onspy_kernel* kernel = generic->instances[generic->last].kernel;
   if (!ONSPY_LIKELY(count == kernel->slot_count)) {
-    return call_chosen(self, objects, count, NULL);
+    return onspy_launcher_call_general(self, objects, count, NULL);
   }
   __builtin_prefetch(kernel->handle);
   known_stream known = {NULL, {(DLDeviceType)0, 0}, NULL, false};
@@ -124,11 +116,12 @@ ONSPY_HOT PyObject* onspy_generic_call(PyObject* object, PyObject* const* object
   for (size_t i = 0; i < count; ++i) {
     if (!ONSPY_LIKELY(
             gather(objects[i], &kernel->slots[i], &known, &tensors[i], &args[i]))) {
-      return call_chosen(self, objects, count, NULL);
+      return onspy_launcher_call_general(self, objects, count, NULL);
     }
   }
   const onspy_instance* instance = find_instance(generic, args, count);
-  if (!ONSPY_LIKELY(instance != NULL)) return call_chosen(self, objects, count, NULL);
+  if (!ONSPY_LIKELY(instance != NULL))
+    return onspy_launcher_call_general(self, objects, count, NULL);
   ons_kernel* handle = instance->kernel->handle;
   ons_error error; /* zeroing it would cost more than binding */
   error.struct_size = sizeof error;
@@ -186,13 +179,10 @@ static bool look_at_attributes(const look* self, int64_t* out_value) {
 }
 
 static void forget(onspy_call* call) {
-  size_t retained = call->retained_count;
-  onspy_call_release_temporary(call);
-  call->retained_count = 0;
-  for (size_t i = 0; i < retained; ++i) {
-    call->retained[i].release(call->retained[i].object);
-  }
+  onspy_kept_release(&call->temporary);
+  onspy_kept_release(&call->retained);
   call->pending_count = call->event_count = 0;
+  call->events = NULL;
   call->python_ran = call->device_seen = false;
 }
 
@@ -238,20 +228,18 @@ static bool apply(onspy_call* call, const onspy_template_parameter* parameter,
   Py_INCREF(self.object);
   bool looked = look_at(&self, out_known, out_value);
   Py_DECREF(self.object);
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
   forget(call);
-  PyErr_Restore(type, value, traceback);
   return looked;
 }
 
-static PyObject* spell(const onspy_rule* rule, int64_t value);
+static PyObject* spell(const onspy_generic* generic, const onspy_rule* rule,
+                       int64_t value);
 
 static bool refuse_two(const onspy_call* call, const onspy_template_parameter* parameter,
                        const onspy_rule* first, int64_t first_value,
                        const onspy_rule* second, int64_t second_value) {
-  PyObject* one = spell(first, first_value);
-  PyObject* other = spell(second, second_value);
+  PyObject* one = spell(call->generic, first, first_value);
+  PyObject* other = spell(call->generic, second, second_value);
   if (one != NULL && other != NULL) {
     PyErr_Format(call->state->error_argument_type,
                  "kernel '%s': %U of the template is %U for argument %u, but %U for "
@@ -324,7 +312,8 @@ static const char* type_name(DLDataType dtype) {
   return NULL;
 }
 
-static PyObject* spell(const onspy_rule* rule, int64_t value) {
+static PyObject* spell(const onspy_generic* generic, const onspy_rule* rule,
+                       int64_t value) {
   if (rule->kind == ONSPY_RULE_INDEX) {
     return PyUnicode_FromString(value == 32 ? "int" : "long long");
   }
@@ -338,10 +327,10 @@ static PyObject* spell(const onspy_rule* rule, int64_t value) {
   PyObject* text = onspy_dtype_text(dtype);
   if (text != NULL) {
     PyErr_Format(
-        PyExc_TypeError,
-        "no C++ type is known for the dtype %U: give the template's parameter as "
-        "a keyword of generic()",
-        text);
+        generic->module->state->error_argument_type,
+        "kernel '%s': no C++ type is known for the dtype %U of argument %u; give "
+        "the template's parameter as a keyword of generic()",
+        ons_kernel_name(generic->pattern->handle), text, rule->argument + 1u);
     Py_DECREF(text);
   }
   return NULL;
@@ -351,8 +340,9 @@ static PyObject* instance_name(const onspy_generic* generic, const int64_t* key)
   PyObject* name = PyUnicode_FromFormat("%U<", generic->base);
   for (size_t i = 0; name != NULL && i < generic->parameter_count; ++i) {
     const onspy_template_parameter* parameter = &generic->parameters[i];
-    PyObject* text = parameter->fixed != NULL ? Py_NewRef(parameter->fixed)
-                                              : spell(&parameter->rules[0], key[i]);
+    PyObject* text = parameter->fixed != NULL
+                         ? Py_NewRef(parameter->fixed)
+                         : spell(generic, &parameter->rules[0], key[i]);
     PyObject* longer = text != NULL
                            ? PyUnicode_FromFormat("%U%s%U", name, i > 0 ? ", " : "", text)
                            : NULL;
@@ -363,23 +353,25 @@ static PyObject* instance_name(const onspy_generic* generic, const int64_t* key)
   return name;
 }
 
-static bool add_instance(onspy_generic* generic, const int64_t* key) {
+/* Its place; SIZE_MAX with an exception. */
+static size_t add_instance(onspy_generic* generic, const int64_t* key) {
   PyObject* name = instance_name(generic, key);
   PyObject* kernel =
       name != NULL ? PyObject_GetItem((PyObject*)generic->module, name) : NULL;
   Py_XDECREF(name);
-  if (kernel == NULL) return false;
+  if (kernel == NULL) return SIZE_MAX;
   onspy_instance* instances = PyMem_Realloc(
       generic->instances, (generic->instance_count + 1) * sizeof *instances);
   if (instances == NULL) {
     Py_DECREF(kernel);
-    return PyErr_NoMemory() != NULL;
+    PyErr_NoMemory();
+    return SIZE_MAX;
   }
   generic->instances = instances;
   onspy_instance* added = &instances[generic->instance_count++];
   memcpy(added->key, key, sizeof added->key);
   added->kernel = (onspy_kernel*)kernel;
-  return true;
+  return generic->instance_count - 1;
 }
 
 bool onspy_generic_choose(onspy_call* call) {
@@ -393,7 +385,8 @@ bool onspy_generic_choose(onspy_call* call) {
          memcmp(generic->instances[place].key, key, sizeof key) != 0) {
     ++place;
   }
-  if (place == generic->instance_count && !add_instance(generic, key)) return false;
+  if (place == generic->instance_count) place = add_instance(generic, key);
+  if (place == SIZE_MAX) return false;
   generic->last = place;
   call->kernel = generic->instances[place].kernel;
   return true;
@@ -442,7 +435,7 @@ PyDoc_STRVAR(instance_doc,
              "or compiled; prepare() of the Kernel compiles it.");
 static PyObject* generic_instance(PyObject* object, PyObject* const* args,
                                   Py_ssize_t count) {
-  return onspy_kernel_choose((onspy_generic*)object, args, (size_t)count);
+  return onspy_generic_call_out((onspy_generic*)object, NULL, args, (size_t)count, NULL);
 }
 
 PyDoc_STRVAR(launch_doc,
@@ -454,8 +447,10 @@ static PyObject* generic_launch(PyObject* object, PyObject* args, PyObject* kwar
   PyObject *result = NULL, *kernel = NULL, *launch = NULL, *one = NULL;
   PyObject* tuple = PySequence_Tuple(given);
   if (tuple == NULL) return NULL;
-  kernel = onspy_kernel_choose((onspy_generic*)object, &PyTuple_GET_ITEM(tuple, 0),
-                               (size_t)PyTuple_GET_SIZE(tuple));
+  PyObject* out = kwargs != NULL ? PyDict_GetItemString(kwargs, "out") : NULL;
+  kernel =
+      onspy_generic_call_out((onspy_generic*)object, NULL, &PyTuple_GET_ITEM(tuple, 0),
+                             (size_t)PyTuple_GET_SIZE(tuple), out);
   if (kernel != NULL) launch = PyObject_GetAttrString(kernel, "launch");
   if (launch != NULL) one = PyTuple_Pack(1, tuple);
   if (one != NULL) result = PyObject_Call(launch, one, kwargs);

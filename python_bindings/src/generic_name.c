@@ -5,7 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "binding.h"
+#include "generic.h"
 
 typedef struct reader {
   onspy_generic* generic;
@@ -200,7 +200,7 @@ static bool add_written(reader* self, const char* at, const char* end) {
 }
 
 bool onspy_generic_parse(onspy_generic* generic, PyObject* name, PyObject* kwargs) {
-  const char* text = PyUnicode_AsUTF8(name);
+  const char* text = onspy_text_of(name, "a kernel's name");
   if (text == NULL) return false;
   const char* open = strchr(text, '<');
   const char* close = strrchr(text, '>');

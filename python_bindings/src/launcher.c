@@ -1,5 +1,5 @@
 /* kernel[grid, block]: a kernel with a launch configuration, ready to be called. */
-#include "binding.h"
+#include "generic.h"
 
 /* ---- construction ----------------------------------------------------------------- */
 
@@ -42,6 +42,35 @@ PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key) {
   /* Kernels never refer to launchers, so only a stream object can close a cycle. */
   if (stream != NULL) PyObject_GC_Track(self);
   return (PyObject*)self;
+}
+
+/* ---- calls ------------------------------------------------------------------------ */
+
+static ONSPY_COLD PyObject* refuse_keywords(const onspy_kernel* kernel,
+                                            PyObject* kwnames) {
+  const char* signature = ons_kernel_signature(kernel->handle);
+  PyErr_Format(kernel->state->error_argument_type,
+               "kernel '%s': unexpected keyword %R; pass the arguments by position%s%s",
+               ons_kernel_name(kernel->handle), PyTuple_GET_ITEM(kwnames, 0),
+               signature != NULL ? ": " : "", signature != NULL ? signature : "");
+  return NULL;
+}
+
+PyObject* onspy_launcher_call_general(onspy_launcher* self, PyObject* const* objects,
+                                      size_t count, PyObject* kwnames) {
+  PyObject* out = NULL;
+  if (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 0) {
+    PyObject* name = PyTuple_GET_ITEM(kwnames, 0);
+    bool is_out = PyTuple_GET_SIZE(kwnames) == 1 &&
+                  PyUnicode_CompareWithASCIIString(name, "out") == 0;
+    if (!is_out) return refuse_keywords(self->kernel, kwnames);
+    out = objects[count];
+  }
+  if (PyErr_Occurred()) PyErr_Clear(); /* a producer's: asked again, it raises again */
+  const ons_launch* launch = &self->launch;
+  return self->generic != NULL
+             ? onspy_generic_call_out(self->generic, launch, objects, count, out)
+             : onspy_kernel_call_out(self->kernel, launch, objects, count, out);
 }
 
 /* ---- the type --------------------------------------------------------------------- */

@@ -36,11 +36,21 @@ static int locate(void* user_data, ons_locate_what what, char* out_path,
   return known;
 }
 
+/* Ctrl-C ends what the library is at: the exception is left for whoever called it. */
+static int is_interrupted(void* user_data) {
+  (void)user_data;
+  const PyGILState_STATE held = PyGILState_Ensure();
+  const bool is_raised = PyErr_CheckSignals() != 0;
+  PyGILState_Release(held);
+  return is_raised;
+}
+
 ons_runtime* onspy_runtime(onspy_state* state) {
   if (state->runtime != NULL) return state->runtime;
   ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
   options.locate = locate;
   options.locate_user_data = state;
+  options.interrupt = is_interrupted;
   ons_error error = ONS_ERROR_INIT;
   if (ons_runtime_create(&options, &state->runtime, &error) != ONS_STATUS_OK) {
     return onspy_raise(state, &error);
@@ -288,6 +298,11 @@ static PyTypeObject* add_type(PyObject* module, PyType_Spec* spec, bool is_publi
 
 static int module_exec(PyObject* module) {
   onspy_state* state = PyModule_GetState(module);
+  if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+    PyErr_SetString(PyExc_ImportError,
+                    "onstream supports no subinterpreters: import it in the main one");
+    return -1;
+  }
   if (!intern_names(state) || !onspy_errors_create(state, module)) return -1;
   state->module_type = add_type(module, &onspy_module_spec, true);
   state->kernel_type = add_type(module, &onspy_kernel_spec, true);
@@ -370,8 +385,8 @@ static void module_free(void* module) {
 }
 
 /* Nothing is declared for free-threaded interpreters: call sites' caches count on the
- * GIL. Nor for interpreters with a GIL of their own, as what is retained for a device is
- * released through PyGILState, which knows only one. */
+ * GIL. Nor for other interpreters, as what is retained for a device is released through
+ * PyGILState, which knows only one; before 3.12 module_exec says so. */
 static PyModuleDef_Slot slots[] = {
     {Py_mod_exec, ONSPY_FUNCTION(module_exec)},
 #if PY_VERSION_HEX >= 0x030c0000

@@ -1,12 +1,11 @@
 /* onstream.Module: source, and the kernels in it. */
 #include <string.h>
 
-#include "binding.h"
+#include "generic.h"
 
 /* ---- construction ----------------------------------------------------------------- */
 
-/* Borrowed UTF-8; refuses what the C side would cut short. */
-static const char* text_of(PyObject* object, const char* what) {
+const char* onspy_text_of(PyObject* object, const char* what) {
   if (!PyUnicode_Check(object)) {
     PyErr_Format(PyExc_TypeError, "%s must be str, not %.200s", what,
                  Py_TYPE(object)->tp_name);
@@ -48,7 +47,7 @@ static bool read_options(option_set* set, PyObject* options) {
   set->option_texts = PyMem_New(const char*, (size_t)count + 1);
   if (set->option_texts == NULL) return PyErr_NoMemory() != NULL;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    set->option_texts[i] = text_of(PyTuple_GET_ITEM(set->options, i), "an option");
+    set->option_texts[i] = onspy_text_of(PyTuple_GET_ITEM(set->options, i), "an option");
     if (set->option_texts[i] == NULL) return false;
   }
   set->c.options = set->option_texts;
@@ -74,9 +73,9 @@ static bool read_headers(option_set* set, PyObject* headers) {
       return false;
     }
     ons_header* header = &set->header_texts[i];
-    header->name = text_of(PyTuple_GET_ITEM(item, 0), "a header's name");
+    header->name = onspy_text_of(PyTuple_GET_ITEM(item, 0), "a header's name");
     if (header->name == NULL) return false;
-    header->content = text_of(PyTuple_GET_ITEM(item, 1), "a header's text");
+    header->content = onspy_text_of(PyTuple_GET_ITEM(item, 1), "a header's text");
     if (header->content == NULL) return false;
   }
   set->c.headers = set->header_texts;
@@ -90,7 +89,7 @@ static bool read_option_set(option_set* set, PyObject* options, PyObject* header
   if (options != NULL && !read_options(set, options)) return false;
   if (headers != NULL && !read_headers(set, headers)) return false;
   if (name == NULL || name == Py_None) return true;
-  set->c.name = text_of(name, "name");
+  set->c.name = onspy_text_of(name, "name");
   return set->c.name != NULL;
 }
 
@@ -123,7 +122,7 @@ static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
   onspy_state* state = (onspy_state*)PyType_GetModuleState(type);
   ons_runtime* runtime = onspy_runtime(state);
   if (runtime == NULL) return NULL;
-  const char* text = text_of(source, "source");
+  const char* text = onspy_text_of(source, "source");
   if (text == NULL) return NULL;
   PyObject* self = NULL;
   option_set set;
@@ -184,7 +183,7 @@ static PyObject* kernel_of(onspy_module* self, PyObject* name) {
   PyObject* kernel = PyDict_GetItemWithError(self->kernels, name);
   if (kernel != NULL) return Py_NewRef(kernel);
   if (PyErr_Occurred()) return NULL;
-  if (text_of(name, "a kernel's name") == NULL) return NULL;
+  if (onspy_text_of(name, "a kernel's name") == NULL) return NULL;
   kernel = onspy_kernel_new(self, name);
   if (kernel != NULL && PyDict_SetItem(self->kernels, name, kernel) < 0) Py_CLEAR(kernel);
   return kernel;

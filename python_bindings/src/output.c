@@ -10,6 +10,14 @@ static PyObject* output_new(onspy_state* state, PyObject* like, PyObject* shape,
     PyErr_SetString(PyExc_RuntimeError, "the interpreter is shutting down");
     return NULL;
   }
+  if (like != NULL && Py_IS_TYPE(like, type)) {
+    PyErr_Format(
+        state->error_argument_type,
+        "%R is no array yet; take after what it takes after, or give a shape and "
+        "a dtype by name ('x.shape')",
+        like);
+    return NULL;
+  }
   onspy_output* self = (onspy_output*)type->tp_alloc(type, 0);
   if (self == NULL) return NULL;
   self->like = Py_XNewRef(like);

@@ -73,25 +73,15 @@ static void clear_request(request* wanted) {
   Py_CLEAR(wanted->dtype);
 }
 
-static PyObject* tuple_of(const int64_t* values, int32_t count) {
-  PyObject* tuple = PyTuple_New(count);
-  for (int32_t i = 0; tuple != NULL && i < count; ++i) {
-    PyObject* number = PyLong_FromLongLong(values[i]);
-    if (number == NULL) {
-      Py_CLEAR(tuple);
-    } else {
-      PyTuple_SET_ITEM(tuple, i, number);
-    }
-  }
-  return tuple;
-}
-
 /* The model's own shape or dtype, from the protocol that it speaks: what the attributes
  * of those names are differs between libraries. tensors[index] is the output's, and free.
- */
+ * The model is no argument: nothing waits for it, and it is kept for the call only. */
 static bool look_at_model(onspy_call* call, size_t index, const onspy_producer* producer,
                           PyObject* model) {
-  ons_arg saved = call->args[index];
+  const ons_arg saved = call->args[index];
+  void** const events = call->events;
+  const size_t event_count = call->event_count;
+  const size_t retained_count = call->retained.count;
   bool looked;
   if (producer->kind == ONSPY_KIND_EXCHANGE) {
     DLDevice device;
@@ -101,10 +91,17 @@ static bool look_at_model(onspy_call* call, size_t index, const onspy_producer* 
   } else {
     looked = onspy_call_slow(call, index, model, producer);
     if (looked && call->args[index].kind == ONS_ARG_PENDING) {
+      call->args[index].flags |= ONS_ARG_STREAM_KNOWN; /* so that it is asked with -1 */
       looked = onspy_call_ask(call, index, model, producer);
     }
   }
   call->args[index] = saved;
+  call->events = events;
+  call->event_count = event_count;
+  while (call->retained.count > retained_count) {
+    const ons_retained* last = &call->retained.items[--call->retained.count];
+    looked &= onspy_kept_add(&call->temporary, last->object, last->release);
+  }
   return looked;
 }
 
@@ -125,7 +122,8 @@ static bool complete_from_model(onspy_call* call, size_t index,
     }
   } else if (look_at_model(call, index, producer, model)) {
     const DLTensor* tensor = &call->tensors[index];
-    if (wanted->shape == NULL) wanted->shape = tuple_of(tensor->shape, tensor->ndim);
+    if (wanted->shape == NULL)
+      wanted->shape = onspy_extents_tuple(tensor->shape, tensor->ndim, 1);
     if (wanted->dtype == NULL) wanted->dtype = onspy_dtype_text(tensor->dtype);
   }
   return wanted->shape != NULL && wanted->dtype != NULL;
@@ -394,15 +392,12 @@ static bool bind_output(onspy_call* call, size_t index, PyObject* array) {
   return bound;
 }
 
-static void drop_object(void* object) { Py_DECREF((PyObject*)object); }
-
 /* Takes the array over: for the caller, or for as long as the call. */
-static void keep(onspy_call* call, const onspy_output* output, PyObject* array) {
-  if (output->flags & ONSPY_OUTPUT_WORKSPACE) {
-    call->temporary[call->temporary_count++] = (ons_retained){array, drop_object};
-  } else {
-    call->outputs[call->output_count++] = array;
-  }
+static bool keep(onspy_call* call, const onspy_output* output, PyObject* array) {
+  if (output->flags & ONSPY_OUTPUT_WORKSPACE)
+    return onspy_kept_add(&call->temporary, array, onspy_release_object);
+  call->outputs[call->output_count++] = array;
+  return true;
 }
 
 bool onspy_output_allocate(onspy_call* call, size_t index) {
@@ -418,9 +413,7 @@ bool onspy_output_allocate(onspy_call* call, size_t index) {
     array = allocate(call, index, producer, output->like != NULL, &wanted);
   }
   clear_request(&wanted);
-  if (array == NULL) return false;
-  keep(call, output, array);
-  return bind_output(call, index, array);
+  return array != NULL && keep(call, output, array) && bind_output(call, index, array);
 }
 
 /* ---- arrays given for outputs ----------------------------------------------------- */
@@ -435,7 +428,7 @@ static bool shape_is(PyObject* shape, const DLTensor* tensor) {
 
 static bool refuse_given(onspy_call* call, size_t index, const request* wanted) {
   const DLTensor* tensor = call->args[index].value.tensor;
-  PyObject* shape = tuple_of(tensor->shape, tensor->ndim);
+  PyObject* shape = onspy_extents_tuple(tensor->shape, tensor->ndim, 1);
   PyObject* dtype = onspy_dtype_text(tensor->dtype);
   if (shape != NULL && dtype != NULL) {
     onspy_raise_argument(call->kernel, index, call->state->error_argument_value,
@@ -489,8 +482,7 @@ bool onspy_output_given(onspy_call* call, size_t index) {
   request wanted = {.model = NULL};
   bool fits = check_given(call, index, output, &wanted);
   clear_request(&wanted);
-  if (fits) keep(call, output, Py_NewRef(call->objects[index]));
-  return fits;
+  return fits && keep(call, output, Py_NewRef(call->objects[index]));
 }
 
 /* ---- zeros ------------------------------------------------------------------------ */
@@ -505,36 +497,32 @@ static const onspy_output* output_at(const onspy_call* call, size_t index,
 
 /* On the stream whose order the launch will be in: the array's own, which is joined, but
  * for an array of the caller's under trust, of which nothing is. */
-static bool fill_zero(onspy_call* call, size_t index, bool given) {
+static bool fill_zero(const onspy_call* call, size_t index, bool given) {
   const ons_arg* arg = &call->args[index];
   bool own = (arg->flags & ONS_ARG_STREAM_KNOWN) &&
              !(given && call->plan.order == ONS_ORDER_TRUST);
   ons_error error = ONS_ERROR_INIT;
-  ons_status status = ons_memory_zero(onspy_runtime(call->state), arg->value.tensor,
+  DLTensor tensor = *arg->value.tensor;
+  if (!own) tensor.device = call->plan.device; /* pinned memory of the caller's, too */
+  ons_status status = ons_memory_zero(onspy_runtime(call->state), &tensor,
                                       own ? arg->stream : call->plan.stream, &error);
   return status == ONS_STATUS_OK || onspy_raise(call->state, &error) != NULL;
 }
 
-/* What is refused is refused before an array of the caller's changes. */
-static bool check_launch(const onspy_call* call) {
-  ons_launch_plan plan = ONS_LAUNCH_PLAN_INIT;
-  ons_error error = ONS_ERROR_INIT;
-  ons_launch launch = *call->launch;
-  launch.device = call->plan.device;
-  launch.flags |= ONS_LAUNCH_DEVICE;
-  return ons_launch_resolve(call->kernel->handle, &launch, call->args, call->count, &plan,
-                            &error) == ONS_STATUS_OK ||
-         onspy_raise(call->state, &error) != NULL;
+bool onspy_outputs_zeroed(const onspy_call* call) {
+  bool given;
+  for (size_t i = 0; i < call->count; ++i) {
+    const onspy_output* output = output_at(call, i, &given);
+    if (output != NULL && (output->flags & ONSPY_OUTPUT_ZERO)) return true;
+  }
+  return false;
 }
 
-bool onspy_outputs_zero(onspy_call* call) {
-  bool checked = call->replaced == NULL;
+bool onspy_outputs_zero(const onspy_call* call) {
   for (size_t i = 0; i < call->count; ++i) {
     bool given;
     const onspy_output* output = output_at(call, i, &given);
     if (output == NULL || !(output->flags & ONSPY_OUTPUT_ZERO)) continue;
-    if (!checked && !check_launch(call)) return false;
-    checked = true;
     if (!fill_zero(call, i, given)) return false;
   }
   return true;

@@ -25,7 +25,7 @@ static size_t name_length(const char* text) {
 }
 
 static bool parse_reference(PyObject* object, reference* out_reference) {
-  const char* text = PyUnicode_AsUTF8(object);
+  const char* text = onspy_text_of(object, "the name of an argument");
   if (text == NULL) return false;
   reference* found = out_reference;
   *found = (reference){.name = text, .length = name_length(text)};
@@ -101,6 +101,20 @@ PyObject* onspy_shape_check(PyObject* shape) {
   bool is_sequence = PyIndex_Check(shape) || Py_TYPE(shape)->tp_iter != NULL;
   if (PyCallable_Check(shape) && !is_sequence) return Py_NewRef(shape);
   return check_shape(shape, true);
+}
+
+PyObject* onspy_extents_tuple(const int64_t* values, int32_t count, int64_t unit) {
+  PyObject* tuple = PyTuple_New(count);
+  for (int32_t i = 0; tuple != NULL && i < count; ++i) {
+    PyObject* number =
+        PyLong_FromLongLong((int64_t)((uint64_t)values[i] * (uint64_t)unit));
+    if (number == NULL) {
+      Py_CLEAR(tuple);
+    } else {
+      PyTuple_SET_ITEM(tuple, i, number);
+    }
+  }
+  return tuple;
 }
 
 PyObject* onspy_dtype_check(onspy_state* state, PyObject* dtype) {

@@ -181,7 +181,9 @@ const onspy_producer* onspy_producer_find(onspy_state* state, PyTypeObject* type
     if (state->producers[slot]->type == type) return state->producers[slot];
   }
   classify(state, type, scratch);
-  if (state->producer_count >= ONSPY_PRODUCER_LIMIT) return scratch;
+  bool is_known = scratch->library != ONSPY_LIBRARY_OTHER;
+  if (state->producer_count >= (is_known ? ONSPY_KNOWN_LIMIT : ONSPY_PRODUCER_LIMIT))
+    return scratch;
   onspy_producer* entry = PyMem_Malloc(sizeof *entry);
   if (entry == NULL) return (onspy_producer*)PyErr_NoMemory();
   *entry = *scratch;

@@ -20,6 +20,7 @@ static int refuse(Py_buffer* view, const char* why) {
 
 static bool asks(int flags, int wanted) { return (flags & wanted) == wanted; }
 
+/* Of a tensor whose size can be counted. */
 static bool is_dense(const DLTensor* tensor, bool by_columns) {
   int64_t expected = 1;
   for (int32_t i = 0; i < tensor->ndim; ++i) {
@@ -36,7 +37,7 @@ static bool is_dense(const DLTensor* tensor, bool by_columns) {
 /* NULL, or why there is no buffer as it is asked for. */
 static const char* check(const ons_arg* arg, int flags) {
   const DLTensor* tensor = arg->value.tensor;
-  bool rows = is_dense(tensor, false), columns = is_dense(tensor, true);
+  int64_t bytes;
   if (!onspy_on_host(tensor->device))
     return "in a GPU's memory has no buffer; take it with __dlpack__(dl_device=(1, 0))";
   if (onspy_dtype_format(tensor->dtype) == NULL)
@@ -44,8 +45,11 @@ static const char* check(const ons_arg* arg, int flags) {
   if (arg->flags & ONS_ARG_REQUIRES_GRAD)
     return "that requires grad has no buffer; import x.detach() instead of x";
   if (tensor->ndim > PyBUF_MAX_NDIM) return "of more than 64 dimensions has no buffer";
+  if (!onspy_size_bytes(tensor, &bytes))
+    return "of more bytes than can be counted has no buffer";
   if (asks(flags, PyBUF_WRITABLE) && (arg->flags & ONS_ARG_READ_ONLY))
     return "that is read-only has no writable buffer";
+  bool rows = is_dense(tensor, false), columns = is_dense(tensor, true);
   bool fits = (rows || asks(flags, PyBUF_STRIDES)) &&
               (rows || !asks(flags, PyBUF_C_CONTIGUOUS)) &&
               (columns || !asks(flags, PyBUF_F_CONTIGUOUS)) &&
@@ -68,11 +72,11 @@ int onspy_tensor_get_buffer(PyObject* object, Py_buffer* view, int flags) {
     return -1;
   }
   Py_ssize_t item = tensor->dtype.bits / 8;
-  Py_ssize_t bytes = item;
+  int64_t bytes = 0;
+  (void)onspy_size_bytes(tensor, &bytes); /* checked */
   for (size_t i = 0; i < ndim; ++i) {
     self->extents[i] = (Py_ssize_t)tensor->shape[i];
-    self->extents[ndim + i] = (Py_ssize_t)tensor->strides[i] * item;
-    bytes *= (Py_ssize_t)tensor->shape[i];
+    self->extents[ndim + i] = (Py_ssize_t)((size_t)tensor->strides[i] * (size_t)item);
   }
   ons_tensor_retain(handle);
   self->tensor = handle;
@@ -106,21 +110,6 @@ static PyObject* lack(const char* why) {
                       "a Tensor %s has no __cuda_array_interface__; use __dlpack__", why);
 }
 
-static PyObject* extents_of(const DLTensor* tensor, bool strides) {
-  PyObject* tuple = PyTuple_New(tensor->ndim);
-  int64_t unit = strides ? tensor->dtype.bits / 8 : 1;
-  const int64_t* values = strides ? tensor->strides : tensor->shape;
-  for (int32_t i = 0; tuple != NULL && i < tensor->ndim; ++i) {
-    PyObject* number = PyLong_FromLongLong(values[i] * unit);
-    if (number == NULL) {
-      Py_CLEAR(tuple);
-    } else {
-      PyTuple_SET_ITEM(tuple, i, number);
-    }
-  }
-  return tuple;
-}
-
 PyObject* onspy_tensor_array_interface(PyObject* object, void* Py_UNUSED(closure)) {
   const ons_tensor* handle = onspy_tensor_handle(object);
   if (handle == NULL) return NULL;
@@ -130,11 +119,15 @@ PyObject* onspy_tensor_array_interface(PyObject* object, void* Py_UNUSED(closure
   bool on_cuda = tensor->device.device_type == kDLCUDA ||
                  tensor->device.device_type == kDLCUDAManaged;
   if (!on_cuda) return lack("outside of a CUDA GPU's memory");
+  int64_t bytes;
   if (!onspy_dtype_typestr(tensor->dtype, typestr)) return lack("of this dtype");
+  if (!onspy_size_bytes(tensor, &bytes)) return lack("of more bytes than can be counted");
   if (arg.flags & ONS_ARG_REQUIRES_GRAD) return lack("that requires grad");
-  PyObject* shape = extents_of(tensor, false);
+  PyObject* shape = onspy_extents_tuple(tensor->shape, tensor->ndim, 1);
   PyObject* strides =
-      is_dense(tensor, false) ? Py_NewRef(Py_None) : extents_of(tensor, true);
+      is_dense(tensor, false)
+          ? Py_NewRef(Py_None)
+          : onspy_extents_tuple(tensor->strides, tensor->ndim, tensor->dtype.bits / 8);
   PyObject* stream = PyLong_FromVoidPtr(arg.stream != NULL ? arg.stream : (void*)1);
   PyObject* interface = NULL;
   if (shape != NULL && strides != NULL && stream != NULL) {

@@ -13,67 +13,56 @@ typedef struct import_call {
   PyObject* stream; /* owns the home stream; owned. NULL: the array's library does */
   ons_arg arg;
   DLTensor tensor;
-  ons_retained temporary[ONSPY_TEMPORARIES];
-  ons_retained retained[1];
 } import_call;
 
 /* ---- what is kept ----------------------------------------------------------------- */
 
-enum { HELD_MAX = ONSPY_TEMPORARIES + 1 };
-
 /* The managed tensor that the library gets, and what it stands for. */
-typedef struct held {
+struct onspy_held {
   DLManagedTensorVersioned managed;
-  PyObject* object; /* NULL where an entry owns the memory */
-  PyObject* stream; /* owns the home stream, which must outlive the uses; or NULL */
-  size_t count;
-  ons_retained entries[HELD_MAX];
-} held;
+  onspy_kept temporary, retained; /* of the call */
+};
 
-static void release_held(held* self) {
-  for (size_t i = 0; i < self->count; ++i) {
-    self->entries[i].release(self->entries[i].object);
-  }
-  Py_XDECREF(self->object);
-  Py_XDECREF(self->stream);
-  PyMem_Free(self);
+int onspy_held_traverse(const onspy_held* self, visitproc visit, void* arg) {
+  int stop = onspy_kept_traverse(&self->temporary, visit, arg);
+  return stop != 0 ? stop : onspy_kept_traverse(&self->retained, visit, arg);
 }
 
 /* On any thread, with or without the GIL. */
 static void delete_held(DLManagedTensorVersioned* managed) {
   if (!Py_IsInitialized()) return; /* nothing of Python's can be released any more */
   PyGILState_STATE gil = PyGILState_Ensure();
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  release_held(managed->manager_ctx);
-  PyErr_Restore(type, value, traceback);
+  onspy_held* self = managed->manager_ctx;
+  onspy_kept_release(&self->temporary);
+  onspy_kept_release(&self->retained);
+  PyMem_Free(self);
   PyGILState_Release(gil);
 }
 
 /* Moves all that the call has taken into a managed tensor. Interfaces and buffers do not
  * own their memory: the object does. */
-static held* keep(import_call* self, const onspy_producer* producer) {
+static onspy_held* keep(import_call* self, const onspy_producer* producer) {
   onspy_call* call = &self->call;
-  held* kept = PyMem_Calloc(1, sizeof *kept);
-  if (kept == NULL) return (held*)PyErr_NoMemory();
   bool owns = producer->kind == ONSPY_KIND_EXCHANGE ||
               producer->kind == ONSPY_KIND_DLPACK || producer->kind == ONSPY_KIND_ARROW;
-  kept->object = owns ? NULL : Py_NewRef(self->object);
-  kept->stream = self->stream;
-  self->stream = NULL;
-  for (size_t i = 0; i < call->temporary_count; ++i) {
-    kept->entries[kept->count++] = call->temporary[i];
+  PyObject* const objects[] = {owns ? NULL : self->object, self->stream};
+  for (size_t i = 0; i < 2; ++i) { /* the stream last: the others' release may need it */
+    if (objects[i] != NULL &&
+        !onspy_kept_add(&call->retained, Py_NewRef(objects[i]), onspy_release_object)) {
+      return NULL;
+    }
   }
-  for (size_t i = 0; i < call->retained_count; ++i) {
-    kept->entries[kept->count++] = call->retained[i];
-  }
-  call->temporary_count = call->retained_count = 0;
-  kept->managed =
-      (DLManagedTensorVersioned){.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
-                                 .manager_ctx = kept,
-                                 .deleter = delete_held,
-                                 .dl_tensor = self->tensor};
-  return kept;
+  onspy_held* held = PyMem_Malloc(sizeof *held);
+  if (held == NULL) return (onspy_held*)PyErr_NoMemory();
+  *held =
+      (onspy_held){.managed = {.version = {DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION},
+                               .manager_ctx = held,
+                               .deleter = delete_held,
+                               .dl_tensor = self->tensor},
+                   .temporary = call->temporary,
+                   .retained = call->retained};
+  call->temporary = call->retained = (onspy_kept){.items = NULL};
+  return held;
 }
 
 /* ---- asking ----------------------------------------------------------------------- */
@@ -97,7 +86,7 @@ static bool ask(import_call* self, const onspy_producer* producer) {
   onspy_call* call = &self->call;
   switch (producer->kind) {
     case ONSPY_KIND_EXCHANGE:
-      return onspy_call_exchange_owned(call, 0, self->object, producer);
+      return onspy_call_exchange(call, 0, self->object, producer);
     case ONSPY_KIND_DLPACK:
     case ONSPY_KIND_ARRAY_INTERFACE:
     case ONSPY_KIND_BUFFER:
@@ -178,14 +167,15 @@ static uint32_t flags_of(const import_call* self, const onspy_producer* producer
   return flags;
 }
 
-static ons_tensor* make(import_call* self, const onspy_producer* producer) {
+static ons_tensor* make(import_call* self, const onspy_producer* producer,
+                        const onspy_held** out_held) {
   onspy_state* state = self->call.state;
   ons_runtime* runtime = onspy_runtime(state);
-  held* kept = runtime != NULL ? keep(self, producer) : NULL;
-  if (kept == NULL) return NULL;
+  onspy_held* held = runtime != NULL ? keep(self, producer) : NULL;
+  if (held == NULL) return NULL;
   ons_tensor_options options = ONS_TENSOR_OPTIONS_INIT;
   options.flags = flags_of(self, producer);
-  options.versioned = &kept->managed;
+  options.versioned = &held->managed;
   options.stream = self->call.plan.stream;
   options.producer_stream = self->arg.stream;
   options.event = self->call.event_count > 0 ? *self->call.events : NULL;
@@ -193,21 +183,11 @@ static ons_tensor* make(import_call* self, const onspy_producer* producer) {
   ons_error error = ONS_ERROR_INIT;
   if (ons_tensor_create(runtime, &options, &tensor, &error) != ONS_STATUS_OK) {
     onspy_raise(state, &error);
-    delete_held(&kept->managed);
+    delete_held(&held->managed);
+    return NULL;
   }
+  *out_held = held;
   return tensor;
-}
-
-static void drop(import_call* self) {
-  onspy_call* call = &self->call;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  onspy_call_release_temporary(call);
-  for (size_t i = 0; i < call->retained_count; ++i) {
-    call->retained[i].release(call->retained[i].object);
-  }
-  Py_CLEAR(self->stream);
-  PyErr_Restore(type, value, traceback);
 }
 
 ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
@@ -228,11 +208,14 @@ ons_tensor* onspy_tensor_import(onspy_state* state, PyObject* object,
                            .count = 1,
                            .args = &self.arg,
                            .tensors = &self.tensor,
-                           .temporary = self.temporary,
-                           .retained = self.retained};
-  ons_tensor* tensor = take(&self, producer) ? make(&self, producer) : NULL;
-  if (tensor == NULL) drop(&self);
+                           .is_import = true};
+  const onspy_held* held = NULL;
+  ons_tensor* tensor = take(&self, producer) ? make(&self, producer, &held) : NULL;
+  onspy_kept_release(&self.call.temporary);
+  onspy_kept_release(&self.call.retained);
+  Py_XDECREF(self.stream);
   *out_import = (onspy_import){
+      .held = held,
       .on_host = onspy_on_host(self.tensor.device),
       .retained = producer->traits & ONSPY_PRODUCER_RETAINED,
       .knows_producer = flags_of(&self, producer) & ONS_TENSOR_PRODUCER_STREAM,

@@ -90,6 +90,12 @@ PyObject* onspy_tensor_map(onspy_state* state, PyObject* args, PyObject* kwargs)
     return NULL;
   }
   PyTypeObject* type = state->tensor_map_type;
+  if (Py_IS_TYPE(x, type) || Py_IS_TYPE(x, state->output_type)) {
+    PyErr_Format(state->error_argument_type,
+                 "tensor_map: a map is of an array, which a %.200s is not",
+                 Py_TYPE(x)->tp_name);
+    return NULL;
+  }
   tensor_map* self = type != NULL ? (tensor_map*)type->tp_alloc(type, 0) : NULL;
   if (self == NULL) return NULL;
   self->x = Py_NewRef(x);

@@ -23,7 +23,8 @@ static bool find_producer_stream(onspy_state* state, const onspy_tensor* self,
   if (may_ask) {
     DLDevice device = ons_tensor_dltensor(self->handle)->device;
     PyObject* array = Py_XNewRef(self->array); /* the answer may release the tensor */
-    bool told = onspy_stream_of(state, producer, array, device, out_known, out_stream);
+    bool told =
+        onspy_stream_of(state, producer, array, device, out_known, out_stream, NULL);
     Py_XDECREF(array);
     if (!told) {
       if (!PyErr_Occurred()) {
@@ -166,7 +167,7 @@ bool onspy_call_tensor(onspy_call* call, size_t index, PyObject* object) {
   }
   /* Python code of another argument, or another thread, may release it meanwhile. */
   ons_tensor_retain(handle);
-  call->temporary[call->temporary_count++] = (ons_retained){handle, drop_reference};
+  if (!onspy_kept_add(&call->temporary, handle, drop_reference)) return false;
   ons_tensor_arg(handle, &call->args[index]);
   call->tensors[index] = *ons_tensor_dltensor(handle);
   call->device_seen |= !onspy_on_host(call->tensors[index].device);
@@ -193,27 +194,14 @@ static const DLTensor* tensor_of(PyObject* object) {
   return handle != NULL ? ons_tensor_dltensor(handle) : NULL;
 }
 
-static PyObject* tuple_of(const int64_t* values, int32_t count) {
-  PyObject* tuple = PyTuple_New(count);
-  for (int32_t i = 0; tuple != NULL && i < count; ++i) {
-    PyObject* number = PyLong_FromLongLong(values[i]);
-    if (number == NULL) {
-      Py_CLEAR(tuple);
-    } else {
-      PyTuple_SET_ITEM(tuple, i, number);
-    }
-  }
-  return tuple;
-}
-
 static PyObject* get_shape(PyObject* self, void* Py_UNUSED(closure)) {
   const DLTensor* tensor = tensor_of(self);
-  return tensor != NULL ? tuple_of(tensor->shape, tensor->ndim) : NULL;
+  return tensor != NULL ? onspy_extents_tuple(tensor->shape, tensor->ndim, 1) : NULL;
 }
 
 static PyObject* get_strides(PyObject* self, void* Py_UNUSED(closure)) {
   const DLTensor* tensor = tensor_of(self);
-  return tensor != NULL ? tuple_of(tensor->strides, tensor->ndim) : NULL;
+  return tensor != NULL ? onspy_extents_tuple(tensor->strides, tensor->ndim, 1) : NULL;
 }
 
 static PyObject* get_ndim(PyObject* self, void* Py_UNUSED(closure)) {
@@ -221,15 +209,39 @@ static PyObject* get_ndim(PyObject* self, void* Py_UNUSED(closure)) {
   return tensor != NULL ? PyLong_FromLong(tensor->ndim) : NULL;
 }
 
-static uint64_t count_of(const DLTensor* tensor) {
-  uint64_t count = 1;
-  for (int32_t i = 0; i < tensor->ndim; ++i) count *= (uint64_t)tensor->shape[i];
-  return count;
+/* Of a broadcast view, more than 64 bits may be needed. */
+static bool count_times(const DLTensor* tensor, int64_t unit, int64_t* out_product) {
+  *out_product = unit;
+  bool overflows = false;
+  for (int32_t i = 0; i < tensor->ndim; ++i) {
+    if (tensor->shape[i] == 0) {
+      *out_product = 0;
+      return true;
+    }
+    overflows |= __builtin_mul_overflow(*out_product, tensor->shape[i], out_product);
+  }
+  return !overflows;
+}
+
+bool onspy_size_bytes(const DLTensor* tensor, int64_t* out_bytes) {
+  bool fits = count_times(tensor, tensor->dtype.bits * tensor->dtype.lanes, out_bytes);
+  *out_bytes = (*out_bytes + 7) / 8;
+  return fits;
+}
+
+static PyObject* size_or_overflow(bool fits, int64_t size) {
+  if (fits) return PyLong_FromLongLong(size);
+  PyErr_SetString(PyExc_OverflowError,
+                  "the Tensor has more elements than can be counted");
+  return NULL;
 }
 
 static PyObject* get_size(PyObject* self, void* Py_UNUSED(closure)) {
   const DLTensor* tensor = tensor_of(self);
-  return tensor != NULL ? PyLong_FromUnsignedLongLong(count_of(tensor)) : NULL;
+  if (tensor == NULL) return NULL;
+  int64_t count;
+  bool fits = count_times(tensor, 1, &count);
+  return size_or_overflow(fits, count);
 }
 
 static Py_ssize_t tensor_length(PyObject* self) {
@@ -277,8 +289,9 @@ static PyObject* get_data_ptr(PyObject* self, void* Py_UNUSED(closure)) {
 static PyObject* get_nbytes(PyObject* self, void* Py_UNUSED(closure)) {
   const DLTensor* tensor = tensor_of(self);
   if (tensor == NULL) return NULL;
-  uint64_t bits = (uint64_t)tensor->dtype.bits * tensor->dtype.lanes * count_of(tensor);
-  return PyLong_FromUnsignedLongLong((bits + 7) / 8);
+  int64_t bytes;
+  bool fits = onspy_size_bytes(tensor, &bytes);
+  return size_or_overflow(fits, bytes);
 }
 
 static PyObject* get_read_only(PyObject* self, void* Py_UNUSED(closure)) {
@@ -325,10 +338,19 @@ static PyObject* tensor_release(PyObject* self, PyObject* Py_UNUSED(args)) {
 }
 
 static int tensor_traverse(PyObject* object, visitproc visit, void* arg) {
+  const onspy_tensor* self = (const onspy_tensor*)object;
   Py_VISIT(Py_TYPE(object));
-  Py_VISIT((PyObject*)((onspy_tensor*)object)->type);
-  Py_VISIT(((onspy_tensor*)object)->array);
-  return 0;
+  Py_VISIT((PyObject*)self->type);
+  Py_VISIT(self->array);
+  bool owns = self->handle != NULL && self->import.held != NULL &&
+              ons_tensor_reference_count(self->handle) == 1;
+  return owns ? onspy_held_traverse(self->import.held, visit, arg) : 0;
+}
+
+/* Before the collector clears anything that the memory or its stream may need. */
+static void tensor_finalize(PyObject* object) {
+  onspy_tensor* self = (onspy_tensor*)object;
+  if (self->handle != NULL) release_finally(self);
 }
 
 static int tensor_clear(PyObject* object) {
@@ -389,6 +411,7 @@ static PyType_Slot tensor_slots[] = {
     {Py_bf_releasebuffer, ONSPY_FUNCTION(onspy_tensor_release_buffer)},
     {Py_tp_traverse, ONSPY_FUNCTION(tensor_traverse)},
     {Py_tp_clear, ONSPY_FUNCTION(tensor_clear)},
+    {Py_tp_finalize, ONSPY_FUNCTION(tensor_finalize)},
     {Py_tp_dealloc, ONSPY_FUNCTION(tensor_dealloc)},
     {0, NULL}};
 

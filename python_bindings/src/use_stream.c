@@ -13,9 +13,12 @@ const onspy_use_stream* onspy_used_stream(DLDevice device) {
   return NULL;
 }
 
-/* The device of the launch: the first array in a GPU's memory decides, and managed memory
- * only where there is no other. NULL: the CPU. */
+/* The device of the launch: the one given, else the first array in a GPU's memory
+ * decides, and managed memory only where there is no other. NULL: the CPU. */
 static const DLDevice* launch_device(const onspy_call* call) {
+  if (call->launch->flags & ONS_LAUNCH_DEVICE) {
+    return onspy_on_host(call->launch->device) ? NULL : &call->launch->device;
+  }
   const DLDevice* managed = NULL;
   for (size_t i = 0; i < call->count; ++i) {
     const ons_arg* arg = &call->args[i];
@@ -23,7 +26,7 @@ static const DLDevice* launch_device(const onspy_call* call) {
     const DLDevice* device = &arg->value.tensor->device;
     if (onspy_on_host(*device)) continue;
     if (device->device_type != kDLCUDAManaged) return device;
-    managed = device;
+    if (managed == NULL) managed = device;
   }
   return managed;
 }

@@ -94,10 +94,13 @@ typedef struct child {
   pid_t pid;
   int pidfd; /* readable once it has ended; -1 where the system has none */
   int output;
+  const ons__process_limits* limits;
   int64_t deadline_ms; /* negative: none */
+  int64_t poll_ms;     /* when the hook is asked next */
   bool ended;
   int exit_code; /* -1 until it is known */
   bool timed_out;
+  bool interrupted;
 } child;
 
 static int open_pidfd(pid_t pid) {
@@ -131,6 +134,24 @@ static bool read_some(child* self, size_t most_bytes, ons__string* output) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
+/* Asks the host's hook, now and then; once more where the interrupt has ended the child.
+ */
+static bool is_interrupted(child* self) {
+  enum { POLL_MS = 50 };
+  if (!self->limits->interrupt) return false;
+  const int64_t now = now_ms();
+  const bool is_time = now >= self->poll_ms;
+  if (!is_time && !(self->ended && self->exit_code == 128 + SIGINT)) return false;
+  self->poll_ms = now + POLL_MS;
+  return self->limits->interrupt(self->limits->interrupt_user_data) != 0;
+}
+
+static void stop(child* self) {
+  if (self->ended) return;
+  kill(self->pid, SIGKILL);
+  reap(self, true);
+}
+
 /* Reads until the child has ended. Its own children may hold the pipe open for good (a
  * compiler cache's server) or even write on, and it may close the pipe and live on:
  * neither end tells the other. */
@@ -142,12 +163,11 @@ static void follow(child* self, ons__string* output) {
     bool is_ready = poll(entries, 2, self->output < 0 ? CLOSED_MS : OPEN_MS) > 0;
     bool is_closed = is_ready && entries[0].revents && !read_some(self, SIZE_MAX, output);
     if (is_closed) self->output = -1; /* poll passes over it */
-    reap(self, is_closed && self->deadline_ms < 0);
-    if (!self->ended && self->deadline_ms >= 0 && now_ms() >= self->deadline_ms) {
-      self->timed_out = true;
-      kill(self->pid, SIGKILL);
-      reap(self, true);
-    }
+    reap(self, is_closed && self->deadline_ms < 0 && !self->limits->interrupt);
+    self->interrupted = is_interrupted(self);
+    self->timed_out =
+        !self->ended && self->deadline_ms >= 0 && now_ms() >= self->deadline_ms;
+    if (self->interrupted || self->timed_out) stop(self);
   }
   size_t before = output->length;
   int left = 0;
@@ -184,13 +204,16 @@ static bool open_streams(const char* input, int* out_input, int out_ends[2]) {
 
 ons_status ons__process_run(const ons_allocator* allocator, const char* const* argv,
                             const char* input, const char* temp_folder,
-                            uint32_t timeout_ms, ons__process_result* out_result,
-                            ons_error* error) {
+                            const ons__process_limits* limits,
+                            ons__process_result* out_result, ons_error* error) {
+  static const ons__process_limits none = {0};
+  if (!limits) limits = &none;
   ons_status status = ONS_STATUS_OK;
   int ends[2] = {-1, -1}, input_fd = -1;
   child self = {.pidfd = -1,
                 .exit_code = -1,
-                .deadline_ms = timeout_ms ? now_ms() + timeout_ms : -1};
+                .limits = limits,
+                .deadline_ms = limits->timeout_ms ? now_ms() + limits->timeout_ms : -1};
   ons__string output, temp;
   ons__string_init(&output, allocator);
   ons__string_init(&temp, allocator);
@@ -218,6 +241,7 @@ ons_status ons__process_run(const ons_allocator* allocator, const char* const* a
     follow(&self, &output);
     out_result->exit_code = self.exit_code;
     out_result->timed_out = self.timed_out;
+    out_result->interrupted = self.interrupted;
     out_result->output_bytes = output.length;
     out_result->output = ons__string_take(&output);
     if (!out_result->output) status = ons__error_no_memory(error);

@@ -14,9 +14,16 @@
   XX(REFUSE_CAPTURE, "streams in and out of a capture are refused")                      \
   XX(REFUSE_UNKNOWN, "an unknown stream is refused in a capture")                        \
   XX(REFUSE_LEGACY, "the legacy stream is refused while a blocking one is captured")     \
+  XX(REFUSE_MANAGED, "managed memory is refused on default streams of two devices")      \
   XX(REFUSE_WRITE, "a write is refused where the producer's stream is unknown")          \
   XX(LOOK_FIRST, "what is refused is refused before a producer is asked")                \
   XX(ASK_WITH_STREAM, "an unknown producer is asked to order itself")                    \
+  XX(ASK_JAX, "JAX is told the stream under trust, too")                                 \
+  XX(ARROW_WAIT, "the event of an Arrow array is waited for")                            \
+  XX(ARROW_CAPTURE, "in a capture an Arrow array with an event is refused")              \
+  XX(LOOK_AT_DEVICE, "what is of another device is refused before it is asked")          \
+  XX(OWN_CAPTURE, "onstream's own memory does not go back into a capture")               \
+  XX(ZERO_LOOK, "what is refused is refused before it is filled with zeros")             \
   XX(BORROW_AGAIN, "what was borrowed before Python code ran is borrowed again")         \
   XX(USE_STREAM, "use_stream decides where a launch goes")                               \
   XX(EVENTS_WAIT, "the caller's events are waited for")                                  \

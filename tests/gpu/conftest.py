@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 import onstream as ons
+
+os.environ["ONSTREAM_CACHE_DIR"] = "off"  # the user's is no business of tests
 
 SOURCE = r"""
 __global__ void axpy(float a, const float* x, const float* y, float* out, long long n) {

@@ -11,11 +11,14 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from simgpu_machine import Arrays, Sim
 
 import onstream as ons
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
+
+os.environ["ONSTREAM_CACHE_DIR"] = "off"  # the user's is no business of tests
 
 SOURCE = r"""
 // Kernels of the Python tests.
@@ -109,3 +112,23 @@ def producer_module(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
 def producer(producer_module: ModuleType) -> ModuleType:
     producer_module.reset()
     return producer_module
+
+
+# ---- the stand-in driver, for simgpu_*.py -------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def sim_machine() -> Sim:
+    return Sim()
+
+
+@pytest.fixture
+def sim(sim_machine: Sim, mod: ons.Module) -> Sim:
+    mod.scale.prepare("cuda:0")
+    sim_machine.clear()
+    return sim_machine
+
+
+@pytest.fixture
+def arrays(producer: Any, sim: Sim) -> Arrays:
+    return Arrays(producer, sim)

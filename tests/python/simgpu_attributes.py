@@ -7,11 +7,9 @@ import ctypes
 from typing import Any
 
 import pytest
-from simgpu_cases import Arrays, Record, Sim, sim, sim_machine
+from simgpu_machine import Arrays, Record, Sim
 
 import onstream as ons
-
-__all__ = ["sim", "sim_machine"]  # fixtures
 
 MULTIPROCESSORS = 132
 COOPERATIVE, CLUSTER, PROGRAMMATIC, PRIORITY, CARVEOUT = 2, 4, 6, 8, 14
@@ -207,6 +205,7 @@ def test_auto_blocks(sim: Sim, mod: ons.Module, x: Any) -> None:
         sim.clear()
         mod.scale[n, "auto"](2.0, x, x, 4)
         launch(mod, x, threads=n, block="auto")
+        assert len(sim.launches()) == 2
         for record in sim.launches():
             assert (list(record.grid), list(record.block)) == ([blocks, 1, 1], [1024, 1, 1])
     # The size is found once.

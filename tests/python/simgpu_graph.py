@@ -1,5 +1,5 @@
-"""Graphs and events of the caller on the stand-in driver, run by test_simgpu.py as
-simgpu_cases.py is."""
+"""Graphs and events of the caller on the stand-in driver; run by test_simgpu.py in a process of its
+own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from producer_fakes import Arrow
 from python_producers import DLPackProducer
-from simgpu_cases import Arrays, Sim, arrays, sim, sim_machine
+from simgpu_machine import Arrays, Sim
 
 import onstream as ons
-
-__all__ = ["arrays", "sim", "sim_machine"]  # fixtures
 
 
 class Driver:

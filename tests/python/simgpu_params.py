@@ -5,16 +5,16 @@ Run by test_simgpu.py in a process of its own.
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from typing import Any
 
 import pytest
+from producer_fakes import Arrow
 from python_producers import DLPackProducer
-from simgpu_cases import CUDA, Arrays, Sim, arrays, joined, sim, sim_machine
+from simgpu_machine import CUDA, Arrays, Sim, joined, with_device
 
 import onstream as ons
-
-__all__ = ["arrays", "sim", "sim_machine"]
 
 SOURCE = r"""
 __global__ void sum(ons::ptrs<const float, 3> xs, float* out, int n) {}
@@ -26,6 +26,7 @@ __global__ void vectors(float4 a, double2 b, uchar3 c, float* out) {}
 template <class T, int N, class Index>
 __global__ void view(ons::view<const T, N, Index> x, ons::view<T, N, Index> y) {}
 template <class T> __global__ void pointer(const T* x, T* y) {}
+template <class T, int N> __global__ void total(ons::ptrs<const T, N> xs, T* out) {}
 """
 
 
@@ -221,3 +222,43 @@ def test_generic_with_unknown_streams(
     nameless = DLPackProducer(producer, x.tensor)
     with pytest.raises(ons.ArgumentTypeError, match="does not tell T of the template"):
         pointer[1, 1](nameless, y)
+
+
+def test_generic_with_a_list_of_interfaces(
+    params: ons.Module, sim: Sim, arrays: Arrays, producer: Any
+) -> None:
+    """The first of the list is looked at, not the list."""
+
+    xs = [with_device(producer, arrays(i), arrays.stream, data=(i << 12, False)) for i in (1, 2, 3)]
+    total = params.generic("total<T, N>")
+    total[1, 1](xs, arrays(4))
+    assert [kernel.name for kernel in total.instances] == ["total<float,3>"]
+    assert words(sim.launch(), 0) == [1 << 12, 2 << 12, 3 << 12]
+    assert sim.enqueued() == [("launch", arrays.stream)]
+    assert not any(x.asked for x in xs)
+
+
+def test_generic_with_an_arrow_event(params: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    event = ctypes.c_void_p()
+    assert sim.lib.cuEventCreate(ctypes.byref(event), 2) == 0
+    x, y = Arrow(0x7000, event=event.value), arrays()
+    pointer = params.generic("pointer<T>")
+    assert pointer.instance(x, y).name == "pointer<float>"
+    assert sim.calls("cuStreamWaitEvent") == 0
+    for call in (pointer[1, 1], lambda *args: pointer.launch(args, grid=1, block=1)):
+        sim.clear()
+        call(x, y)
+        assert sim.enqueued() == [("wait", arrays.stream), ("launch", arrays.stream),
+                                  ("record", arrays.stream)]  # fmt: skip
+    assert x.asked > 2
+
+
+def test_out_of_a_generic_kernel(params: ons.Module, sim: Sim, arrays: Arrays) -> None:
+    given = arrays(5)
+    pointer = params.generic("pointer<T>")
+    assert pointer[1, 1](arrays(4), ons.like(given), out=given) is given
+    assert sim.launch().value(1) == given.data
+    sim.clear()
+    with pytest.raises(ons.ArgumentValueError, match="out= with an array of shape"):
+        pointer[1, 1](arrays(4), ons.like(arrays(4)), out=given)
+    assert sim.launches() == []

@@ -14,11 +14,9 @@ import numpy as np
 import producer_fakes as fakes
 import pytest
 from python_producers import DLPackProducer
-from simgpu_cases import CUDA, Arrays, Sim, arrays, joined, launch, sim, sim_machine
+from simgpu_machine import CUDA, Arrays, Sim, joined, launch
 
 import onstream as ons
-
-__all__ = ["arrays", "sim", "sim_machine"]
 
 READ_ONLY = 1
 

@@ -12,8 +12,8 @@ import pytest
 from exchange_table import IS_COPIED, READ_ONLY, Versioned, managed, table_of
 from producer_fakes import Arrow, ArrowDeviceArray
 from python_producers import ArrayInterface, DLPackProducer
-from simgpu_cases import CUDA, Arrays, Sim, arrays, sim, sim_machine  # noqa: F401
-from simgpu_tensors import finish, nothing_is_left  # noqa: F401
+from simgpu_machine import CUDA, Arrays, Sim
+from simgpu_tensor_order import finish, nothing_is_left  # noqa: F401
 
 import onstream as ons
 

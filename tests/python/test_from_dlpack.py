@@ -190,3 +190,22 @@ def test_threads(mod: ons.Module) -> None:
     for thread in threads:
         thread.join()
     assert failures == [] and ons.collect() == 0
+
+
+def test_an_array_that_refers_to_its_tensor_is_collected(producer: Any) -> None:
+    class Array(np.ndarray[Any, Any]):
+        pass
+
+    x = np.zeros(3, np.float32)
+    lending = producer.make_type(0, null=("take",))
+
+    class Lent(lending):  # type: ignore[misc, valid-type]
+        pass
+
+    for make in (lambda: x.view(Array), lambda: Lent(x.ctypes.data, (3,), owner=x)):
+        array: Any = make()
+        array.tensor = ons.from_dlpack(array)
+        gone = weakref.ref(array)
+        del array
+        gc.collect()
+        assert gone() is None

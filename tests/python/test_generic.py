@@ -275,6 +275,14 @@ def test_launch_and_instance(mod: ons.Module) -> None:
         twice.launch((x, x, 3))
 
 
+def test_dtypes_without_a_type_of_cxx(mod: ons.Module, producer: Any) -> None:
+    x = producer.make_type(0)(np.zeros(4).ctypes.data, (4,), (2, 16, 2))
+    words = r"kernel 'twice<T>': no C\+\+ type is known for the dtype .* of argument 1"
+    for call in (mod.generic("twice")[1, 1], mod.generic("twice").instance):
+        with pytest.raises(ons.ArgumentTypeError, match=words):
+            call(x, x, 4)
+
+
 def test_compile_errors_are_those_of_the_instance(mod: ons.Module) -> None:
     x = np.zeros(1, np.complex64)
     with pytest.raises(ons.CompileError):
@@ -303,3 +311,33 @@ def test_nothing_is_kept_of_a_call(mod: ons.Module) -> None:
     del x
     gc.collect()
     assert seen() is None
+
+
+def test_out(mod: ons.Module) -> None:
+    twice = mod.generic("twice<T>")
+    x, given = np.arange(3.0), np.zeros(3)
+    assert twice[1, 1](x, ons.like(x), 3, out=given) is given
+    assert given.tolist() == [0, 2, 4]
+    assert twice[1, 1](x, ons.like(x), 3, out=(None,)).tolist() == [0, 2, 4]
+    assert twice[1, 1](x, ons.like(x), 3, out=None).tolist() == [0, 2, 4]
+    assert twice.launch((x, ons.like(x), 3), grid=1, block=1, out=given) is given
+    with pytest.raises(ons.ArgumentValueError, match="out= with an array of shape"):
+        twice[1, 1](x, ons.like(x), 3, out=np.zeros(4))
+    with pytest.raises(ons.ArgumentTypeError, match="out= has 2 arrays"):
+        twice[1, 1](x, ons.like(x), 3, out=(given, given))
+    with pytest.raises(ons.ArgumentTypeError, match="unexpected keyword"):
+        twice[1, 1](x, ons.like(x), 3, into=given)
+    with pytest.raises(ons.ArgumentTypeError, match="unexpected keyword"):
+        twice[1, 1](x, ons.like(x), 3, out=given, into=given)
+
+
+def test_what_out_gives_tells_a_parameter(mod: ons.Module) -> None:
+    convert = mod.generic("convert<A, B>")
+    x, given = np.array([1.5, 2.5, 3.5]), np.zeros(3, np.int32)
+    output = ons.empty("n", "int32")
+    with pytest.raises(ons.ArgumentTypeError, match="no argument tells B"):
+        convert[1, 1](x, output, 3)
+    assert convert[1, 1](x, output, 3, out=given) is given
+    assert convert.launch((x, output, 3), grid=1, block=1, out=[given]) is given
+    assert given.tolist() == [1, 2, 3]
+    assert [kernel.name for kernel in convert.instances] == ["convert<double,int>"]

@@ -134,9 +134,15 @@ def test_bad_outputs(mod: ons.Module) -> None:
         mod.scale[1, 8](2.0, None, ons.empty(8, "float32"), 8)
     with pytest.raises(ons.ArgumentTypeError, match="argument 3"):
         mod.scale[1, 8](2.0, x, ons.empty(8, "float64"), 8)
-    for model in (5, "x", None, object(), ons.like(x)):
+    for model in (5, "x", None, object(), True, 1.5, b"12345678", memoryview(x), bytearray(8),
+                  np.float32(1), np.int64(1), [x], ons.tensor_map(x, (8,))):  # fmt: skip
         with pytest.raises(ons.ArgumentTypeError, match="argument 3"):
             mod.scale[1, 8](2.0, x, ons.like(model), 8)
+        with pytest.raises(ons.ArgumentTypeError, match="argument 3"):
+            mod.scale[1, 8](2.0, x, ons.like(model, shape=8, dtype="float32"), 8)
+    for make in (ons.like, ons.zeros_like):
+        with pytest.raises(ons.ArgumentTypeError, match="no array yet"):
+            make(ons.like(x))
     with pytest.raises(ons.ArgumentTypeError, match="argument 4"):
         mod.scale[1, 8](2.0, x, x, ons.like(x))
     for shape, error in (
@@ -147,6 +153,8 @@ def test_bad_outputs(mod: ons.Module) -> None:
         ("x.dtype", ValueError),
         ("x.shape[1.5]", ValueError),
         ("", ValueError),
+        ("x.shape\0", ValueError),
+        ("n\0", ValueError),
         ((2, None), TypeError),
         (1.0, TypeError),
     ):
@@ -155,6 +163,11 @@ def test_bad_outputs(mod: ons.Module) -> None:
     for dtype in ("float31", 5, None, int, float, object()):
         with pytest.raises(TypeError, match="dtype"):
             ons.empty(3, dtype)
+    for dtype in ("float32\0", "x.dtype\0"):
+        with pytest.raises(ValueError, match="null character"):
+            ons.empty(3, dtype)
+    with pytest.raises(ValueError, match="null character"):
+        mod.prepare("cpu\0")
     assert "float32" in repr(ons.empty(3, "float32")) and "ndarray" in repr(ons.like(x))
 
 
@@ -238,6 +251,19 @@ def test_shapes_that_fail(outs: ons.Module, shape: Any, message: str) -> None:
     with pytest.raises(ons.ArgumentValueError, match=rf"argument 2 \('out'\).*{message}") as caught:
         outs.any[1, 1](array_of("numpy"), ons.empty(shape, "float32"), 8)
     assert callable(shape) == (caught.value.__cause__ is not None)
+
+
+def test_calls_within_calls_end_as_recursion_does(outs: ons.Module) -> None:
+    """Before the C stack does."""
+    depth = []
+
+    def shape(x: Any, *others: Any) -> Any:
+        depth.append(1)
+        return outs.two[1, 8](x, ons.empty(shape, "float32"), ons.like(x), 8)[0].shape
+
+    with pytest.raises(ons.ArgumentValueError, match="shape function failed"):
+        shape(array_of("numpy"))
+    assert len(depth) > 100
 
 
 def test_interrupts_of_a_shape_function_stay(outs: ons.Module) -> None:

@@ -179,6 +179,19 @@ class Changing:
         return 5
 
 
+@pytest.mark.parametrize("number", [1j, np.complex64(1j), True, np.float32(1), [1.0], 10**30])
+@pytest.mark.parametrize("count", [4, 200, 10_000])
+def test_long_lists_for_a_vector(params: ons.Module, number: Any, count: int) -> None:
+    """Whatever is made for each of its numbers has room."""
+    out = np.zeros(4, np.float32)
+    if count == 4 and np.isreal(number) and number == 1:
+        params.take_float4[1, 1]([number] * count, out)
+        assert out.tolist() == [1, 1, 1, 1]
+        return
+    with pytest.raises(ons.Error, match=r"argument 1 \('v'\)"):
+        params.take_float4[1, 1]([number] * count, out)
+
+
 def test_list_that_changes_meanwhile(params: ons.Module) -> None:
     numbers: list[Any] = [1, 2, 3, 4]
     numbers[1] = Changing(numbers)
@@ -380,6 +393,16 @@ def test_no_tensor_map(options: dict[str, Any]) -> None:
 
 
 # ---- views ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "x",
+    [ons.tensor_map(np.zeros(8, np.float32), (8,)), ons.empty(3, "float32")],
+    ids=["map", "output"],
+)
+def test_tensor_map_of_no_array(x: Any) -> None:
+    with pytest.raises(ons.ArgumentTypeError, match="is of an array"):
+        ons.tensor_map(x, (8,))
 
 
 def strided() -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import random
 import re
@@ -18,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from python_producers import DLPackProducer
 
 import onstream as ons
 
@@ -86,7 +88,7 @@ def hostile_objects() -> list[Any]:
         NotImplemented, recursive(), range(3), iter([]), memoryview(b"abc"), Exception("x"),
         np.zeros(3), np.zeros((2, 0)), np.float32(1), np.array("x"), np.zeros(2, object),
         np.datetime64("2020"), np.bool_(True), weakref.ref(Hostile), ons, ons.like(5),
-        ons.empty(3, "float32"), ons.like(ons.like(None)), ons.Error("x"),
+        ons.empty(3, "float32"), ons.like(None), ons.tensor_map(1, (1,)), ons.Error("x"),
     ]  # fmt: skip
     return plain + [Hostile(x) for x in plain] + [Hostile(ValueError("x"))]
 
@@ -107,6 +109,67 @@ def test_random_arguments(mod: ons.Module) -> None:
         except Exception:
             refused += 1
     assert refused > 20000
+
+
+UNTOUCHED = """
+__global__ void pointer(const float* x) {}
+__global__ void written(float* x) {}
+__global__ void anything(const void* x) {}
+__global__ void view(ons::view<const float, 2> x) {}
+__global__ void small(ons::view<float, 2, int> x) {}
+__global__ void list(ons::ptrs<const float, 2> xs) {}
+__global__ void vector(float4 x) {}
+__global__ void number(float x) {}
+template <class T, int N, class Index> __global__ void any_view(ons::view<const T, N, Index> x) {}
+template <class T> __global__ void any_pointer(const T* x) {}
+"""
+
+
+def test_random_tensors(producer: Any) -> None:
+    """What no sound producer would say of its memory is refused, or does no harm."""
+    pick = random.Random(4)
+    memory = np.zeros(1 << 12, np.uint8)
+    base = memory.ctypes.data
+    sizes = [0, 1, 2, 3, 4, -1]
+    huge = [2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, -(2**63), -(2**31)]
+    dtypes = [*[(2, 32, 1)] * 4, (0, 0, 0), (2, 64, 1), (2, 32, 0), (255, 255, 65535), (17, 4, 1)]
+    devices = [*[(1, 0)] * 8, (1, -1), (3, 0), (0, 0), (7, 0), (-1, 0), (200, 3)]
+    kinds = [
+        producer.make_type(i, null=null) for i, null in enumerate(((), ("borrow",), ("take",)))
+    ]
+    names = "pointer written anything view small list vector number".split()
+    untouched = ons.Module(UNTOUCHED)
+    calls = [untouched[name][1, 1] for name in names]
+    calls += [untouched.generic("any_view")[1, 1], untouched.generic("any_pointer")[1, 1]]
+    kept, raised = [], 0
+
+    def extents() -> tuple[int, ...]:
+        return tuple(pick.choice(huge if pick.random() < 0.2 else sizes) for _ in range(ndim))
+
+    for _ in range(3000):
+        ndim = pick.randrange(5)
+        x = pick.choice(kinds)(
+            pick.choice([base, base, base, 0, base + 1]), extents(), pick.choice(dtypes),
+            pick.choice([None, extents()]), device=pick.choice(devices), owner=memory,
+            byte_offset=pick.choice([0, 0, 0, 4, 2**64 - 1]), major=pick.choice([1, 1, 1, 0, 2]),
+        )  # fmt: skip
+        if pick.random() < 0.4:
+            x = DLPackProducer(producer, x, versioned=pick.random() < 0.5)
+        try:
+            if pick.random() < 0.5:
+                call = pick.choice(calls)
+                call([x, x] if call is calls[5] else x)
+                continue
+            kept.append(t := ons.from_dlpack(x))
+            for use in (lambda t: t.nbytes, memoryview, np.from_dlpack, np.asarray, len, repr):
+                kept.append(use(t))  # type: ignore[no-untyped-call]
+        except (ons.Error, BufferError, OverflowError, RuntimeError, TypeError, ValueError):
+            raised += 1
+    assert raised > 1000 and len(kept) > 100
+    del x, kept, t
+    gc.collect()
+    ons.collect()
+    assert producer.counts()["handed_out"] == producer.counts()["deleted"] > 0
 
 
 def test_random_brackets(mod: ons.Module) -> None:
@@ -168,6 +231,34 @@ def test_arguments_that_change_the_cache_while_it_is_filled(mod: ons.Module) -> 
             mod.scale[0, 1](1.0, Odd(), None, 0)
 
 
+def test_many_types_do_not_slow_torch_down() -> None:
+    """How its tensors are laid out is learnt once, whatever else has been passed."""
+    pytest.importorskip("torch")
+    run_python(
+        """
+        import onstream as ons
+        import torch
+        from torch.overrides import TorchFunctionMode
+        mod = ons.Module('__global__ void k(const float* x) {}')
+        for i in range(300):
+            try:
+                mod.k[1, 1](type(f"T{i}", (), {})())
+            except ons.ArgumentTypeError:
+                pass
+        class Count(TorchFunctionMode):
+            calls = 0
+            def __torch_function__(self, function, types, args=(), kwargs=None):
+                Count.calls += 1
+                return function(*args, **(kwargs or {}))
+        x = torch.zeros(1)
+        mod.k[1, 1](x)
+        with Count():
+            mod.k[1, 1](x)
+        assert Count.calls == 0, Count.calls
+        """
+    )
+
+
 def test_calls_within_calls(mod: ons.Module) -> None:
     class Nested:
         depth = 0
@@ -181,6 +272,38 @@ def test_calls_within_calls(mod: ons.Module) -> None:
     out = np.zeros(1, np.int32)
     mod["fill<int>"][1, 1](Nested(), out)
     assert out[0] == 7
+
+
+def test_lists_that_change_while_their_arrays_are_asked() -> None:
+    """The one that is asked lets go of the list that it is in, and so of itself."""
+    run_python(
+        """
+        import numpy as np
+        import onstream as ons
+        mod = ons.Module(r'''
+        __global__ void plain(ons::ptrs<const float, 2> xs) {}
+        template <class T, int N> __global__ void any(ons::ptrs<const T, N> xs) {}
+        ''')
+        class Emptied:
+            def __init__(self, holder):
+                self.holder = holder
+            def __dlpack_device__(self):
+                self.holder.clear()
+                return "nowhere"
+            def __dlpack__(self, **options):
+                raise AssertionError("it is nowhere")
+        refused = 0
+        for kernel in (mod.plain, mod.plain, mod.generic("any<T, N>"), mod.generic("any<T, N>")):
+            items = []
+            items += [Emptied(items), np.zeros(1)]
+            try:
+                kernel[1, 1](items)
+            except ons.Error:
+                refused += 1
+        assert refused == 4
+        """,
+        PYTHONMALLOC="debug",
+    )
 
 
 # ---- references --------------------------------------------------------------------------------------
@@ -428,6 +551,35 @@ def test_repeated_imports() -> None:
                 del sys.modules[name]
             del ons, mod
             gc.collect()
+        """
+    )
+
+
+def test_subinterpreters_are_refused() -> None:
+    """What is retained for a device is released through PyGILState, which knows only one."""
+    names = ("_interpreters", "_xxsubinterpreters")
+    name = next(name for name in names if importlib.util.find_spec(name))
+    run_python(
+        f"""
+        import sys
+        import {name} as interpreters
+        import numpy as np
+        import onstream as ons
+        other = interpreters.create()
+        failed = interpreters.run_string(other, chr(10).join([
+            "import sys",
+            "sys.path[:0] = %r" % sys.path,
+            "try:",
+            "    import onstream",
+            "except ImportError as error:",
+            "    assert 'interpreter' in str(error), error",
+            "else:",
+            "    raise AssertionError('it was imported')",
+        ]))
+        assert not failed, failed
+        interpreters.destroy(other)
+        x = np.ones(3, np.float32)
+        assert np.from_dlpack(ons.from_dlpack(x)).tolist() == [1, 1, 1]
         """
     )
 

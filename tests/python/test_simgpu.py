@@ -12,9 +12,15 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.mark.parametrize("cases", ["simgpu_cases.py", "simgpu_graph.py", "simgpu_params.py", "simgpu_producers.py",
-                                   "simgpu_tensors.py", "simgpu_tensor_export.py",
-                                   "simgpu_attributes.py", "simgpu_outputs.py"])  # fmt: skip
+# Those with the simulated GPU's programs are for its scheduler, which test_simgpu_programs.py runs.
+CASES = sorted(
+    path.name
+    for path in HERE.glob("simgpu_*.py")
+    if "\ndef test_" in path.read_text() and path.name != "simgpu_programs_found.py"
+)
+
+
+@pytest.mark.parametrize("cases", CASES)
 def test_cuda_on_the_stand_in_driver(cases: str) -> None:
     driver = os.environ.get("ONS_TEST_SIMGPU_PATH")
     if not driver:

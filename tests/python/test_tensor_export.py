@@ -445,6 +445,19 @@ def test_what_arrow_has_not() -> None:
 # ---- as a container -----------------------------------------------------------------------------
 
 
+def test_more_bytes_than_can_be_counted() -> None:
+    torch = pytest.importorskip("torch")
+    for shape in ((2**61,), (2**31, 2**31)):
+        t = ons.from_dlpack(torch.zeros(()).expand(shape))
+        assert t.size == 2 ** (61 if len(shape) == 1 else 62)
+        with pytest.raises(OverflowError):
+            t.nbytes
+        with pytest.raises(BufferError, match="more bytes than can be counted"):
+            memoryview(t)
+    t = ons.from_dlpack(torch.zeros(()).expand(2**31, 0, 2**31, 2**31))
+    assert t.size == t.nbytes == memoryview(t).nbytes == 0
+
+
 def test_what_it_tells() -> None:
     _, t = tensor(2, 3)
     assert (len(t), t.ndim, t.size, t.nbytes) == (2, 2, 6, 24)

@@ -547,3 +547,12 @@ def test_float8(name: str, dtype: str) -> None:
     other = "float8_e5m2" if dtype == "float8_e4m3fn" else "float8_e4m3fn"
     with pytest.raises(ons.ArgumentTypeError, match=other):
         widen[1, 4](x.float().to(getattr(torch, other)), out)
+
+
+def test_tensors_without_memory_are_not_imported(producer: Any) -> None:
+    kind = producer.make_type(0)
+    with pytest.raises(ons.ArgumentValueError, match="has elements but no memory"):
+        ons.from_dlpack(kind(0, (3,)))
+    with pytest.raises(ons.ArgumentValueError, match="has elements but no memory"):
+        ons.from_dlpack(torch._efficientzerotensor((3,)))
+    assert ons.from_dlpack(kind(0, (3, 0))).size == 0

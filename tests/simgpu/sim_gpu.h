@@ -84,7 +84,8 @@ SIM_API uint64_t sim_mix(uint64_t state, uint64_t value);
  * on as soon as stream order allows it or the free was seen to be over. */
 SIM_API void* sim_device_alloc(int device, size_t size_bytes);
 SIM_API void sim_device_free(void* pointer);
-/* Pinned host memory: asynchronous for copies, usable on every device. */
+/* Pinned host memory: asynchronous for copies, usable on every device. What is called
+ * managed memory can be had here as well. */
 SIM_API void* sim_pinned_alloc(size_t size_bytes);
 SIM_API void sim_pinned_free(void* pointer);
 /* Says that this thread reads or writes the allocation now. Inside a host function of a

@@ -101,6 +101,15 @@ static inline fixture_kernel fixture_load(const char* source, const char* name,
   return kernel;
 }
 
+/* What the backend makes of the launch; `error` says more. */
+static inline ons_status fixture_try(const fixture_kernel* kernel,
+                                     const ons_launch* launch, void* const* parameters,
+                                     size_t count) {
+  error = (ons_error)ONS_ERROR_INIT;
+  return backend->ops->launch(device, &kernel->function, launch, NULL, parameters, count,
+                              &error);
+}
+
 static inline void fixture_launch(const fixture_kernel* kernel, uint32_t grid_x,
                                   uint32_t block_x, void* const* parameters,
                                   size_t count) {

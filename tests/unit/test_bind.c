@@ -55,7 +55,8 @@ typedef struct attempt {
   unsigned char bytes[64];
 } attempt;
 
-static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* device) {
+static attempt bind_or_try(const char* mangled, const ons_arg* arg, ons__device* device,
+                           bool only_try) {
   attempt result = {.error = ONS_ERROR_INIT};
   ons__bound bound = {.device = device};
   cr_assert(
@@ -73,24 +74,36 @@ static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* de
   static void* parameters[4];
   alignas(16) static unsigned char bytes[256];
   ons__block block = {.parameters = parameters, .bytes = bytes, .index = 99};
-  result.refusal = ons__bind(bound.plan, arg, device, device->device, NULL, &block);
+  size_t index = 0;
+  result.refusal = only_try
+                       ? ons__bind_try(bound.plan, arg, device, &index)
+                       : ons__bind(bound.plan, arg, device, device->device, NULL, &block);
   if (result.refusal) {
-    cr_assert(eq(u32, block.index, 0));
-    result.status = ons__bind_explain(&kernel, &bound, result.refusal, arg, block.index,
-                                      &result.error);
+    cr_assert(eq(sz, only_try ? index : block.index, 0));
+    result.status =
+        ons__bind_explain(&kernel, &bound, result.refusal, arg, 0, &result.error);
     bool is_item = arg->kind == ONS_ARG_LIST;
     cr_assert(strstr(result.error.message,
                      is_item ? "kernel 'k', argument 1"
                              : "kernel 'k', argument 1: declared ") != NULL,
               "%s", result.error.message);
     cr_assert(strstr(result.error.message, bound.signature->parameters[0].type) != NULL);
-  } else {
+  } else if (!only_try) {
     uint32_t size = bound.plan->steps[0].size_bytes;
     memcpy(result.bytes, block.parameters[0], size < 64 ? size : 64);
   }
   ons__free(NULL, bound.plan);
   ons__signature_destroy(bound.signature);
   return result;
+}
+
+static attempt bind_one(const char* mangled, const ons_arg* arg, ons__device* device) {
+  return bind_or_try(mangled, arg, device, false);
+}
+
+/* Before those who are pending are asked. */
+static attempt try_one(const char* mangled, const ons_arg* arg, ons__device* device) {
+  return bind_or_try(mangled, arg, device, true);
 }
 
 #define CHECK_REFUSED(result, expected_refusal, expected_status, text)                  \
@@ -690,6 +703,30 @@ Test(bind, tables_take_a_list_of_tensors) {
   items[2].value.tensor = &second;
   cr_expect(eq(int, bind_one("FvN3ons4ptrsIKfLi3EEEE", &arg, &cpu).refusal,
                ONS__REFUSED_NEEDS_TENSOR));
+}
+
+/* ---- pending ---- */
+
+Test(bind, what_is_pending_has_a_device) {
+  static const char* const pointer = "FvPKfE";
+  static const char* const two = "FvN3ons4ptrsIKfLi2EEEE";
+  ons__device device = {.backend = &gpu_backend, .device = {kDLCUDA, 1}};
+  DLTensor there = {.device = {kDLCUDA, 1}}, elsewhere = {.device = {kDLCUDA, 0}};
+  DLTensor managed = {.device = {kDLCUDAManaged, 0}}, host = {.device = {kDLCPU, 0}};
+  ons_arg items[2] = {{.kind = ONS_ARG_PENDING, .value.tensor = &there},
+                      {.kind = ONS_ARG_PENDING, .value.tensor = &there}};
+  ons_arg list = {.kind = ONS_ARG_LIST, .value.items = items, .item_count = 2};
+  DLTensor* const accepted[] = {&there, &managed, &host, NULL};
+  for (size_t i = 0; i < 4; ++i) {
+    items[1].value.tensor = accepted[i];
+    cr_expect(eq(int, try_one(pointer, &items[1], &device).refusal, 0));
+    cr_expect(eq(int, try_one(two, &list, &device).refusal, 0));
+  }
+  items[1].value.tensor = &elsewhere;
+  CHECK_REFUSED(try_one(pointer, &items[1], &device), ONS__REFUSED_DEVICE,
+                ONS_STATUS_ARGUMENT_VALUE, "got an array on cuda:0; all tensors");
+  CHECK_REFUSED(try_one(two, &list, &device), ONS__REFUSED_DEVICE,
+                ONS_STATUS_ARGUMENT_VALUE, "item 2 of 2");
 }
 
 /* ---- tensor maps ---- */

@@ -75,7 +75,7 @@ Test(cpu, device) {
   cr_expect(eq(str, device->arch, "native"));
   cr_expect(ne(ptr, strstr(device->name, ", 4 threads"), NULL), "%s", device->name);
   cr_expect(eq(int, (int)device->limits.threads_per_block, 1024));
-  cr_expect(eq(int, (int)device->limits.shared_bytes, 0));
+  cr_expect(eq(int, (int)device->limits.shared_bytes, 227 * 1024));
   ons__device* other = NULL;
   cr_expect(eq(int, backend->ops->device_open(backend, 1, &other, &error),
                ONS_STATUS_INVALID_ARGUMENT));

@@ -130,17 +130,6 @@ Test(host_compiler, the_users_errors_come_first) {
 
 Test(host_compiler, what_the_dialect_refuses_is_named) {
   const char* names[] = {"?a", NULL};
-  expect_failure("__global__ void a(float* x) {\n  x[0] = 1;\n  __syncthreads();\n}\n",
-                 names, ONS_STATUS_UNSUPPORTED,
-                 "user.cu:3: uses __syncthreads: the CPU backend", NULL, NULL);
-  expect_failure(
-      "__global__ void a(float* x) {\n  x[0] = __shfl_down_sync(~0u, x[0], 1);\n}\n",
-      names, ONS_STATUS_UNSUPPORTED, "user.cu:2: uses __shfl_down_sync: ", NULL, NULL);
-  expect_failure("__global__ void a(float* x) {\n  __shared__ float s[32];\n}\n", names,
-                 ONS_STATUS_UNSUPPORTED, "user.cu:2: uses __shared__: ", NULL, NULL);
-  expect_failure("\n\nextern __shared__ float s[];\n__global__ void a(float* x) {}\n",
-                 names, ONS_STATUS_UNSUPPORTED, "user.cu:3: uses __shared__: ", NULL,
-                 NULL);
   expect_failure("void f() = delete;\n__global__ void a() { f(); }\n", names,
                  ONS_STATUS_COMPILE_FAILED, "user.cu:2: ", NULL, NULL);
 }

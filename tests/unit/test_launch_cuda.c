@@ -1,88 +1,36 @@
 /* The public API on the stand-in driver: which stream, in which order, what is kept how
  * long. The code is compiled by the real NVRTC; without one the tests are skipped. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <onstream/onstream.h>
 #include <pthread.h>
-#include <string.h>
 
-#include "tests/simgpu/sim_record.h"
+#include "tests/unit/launch_fixture.h"
 
-static const char source[] =
-    "__global__ void axpy(float a, const float* x, float* out, long long n) {\n"
-    "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
-    "  if (i < n) out[i] += a * x[i];\n"
-    "}\n"
+static const char source[] = AXPY
     "__global__ void read(const float* x) {}\n"
     "__global__ void half_view(ons::view<const float, 2> x, ons::view<float, 1, int> y) "
     "{}\n";
 
-static ons_runtime* runtime;
-static ons_module* module;
-static ons_kernel* axpy;
 static ons_kernel* reader;
-static ons_error error = ONS_ERROR_INIT;
-static float x[8], y[8];
-static int64_t count = 8;
-static DLTensor tx, ty;
-static void *side, *other;
-
-static DLTensor vector(void* data, int32_t ordinal) {
-  return (DLTensor){.data = data,
-                    .device = {kDLCUDA, ordinal},
-                    .ndim = 1,
-                    .dtype = {kDLFloat, 32, 1},
-                    .shape = &count};
-}
 
 static void setup(void) {
-  sim_set_device_count(2);
-  ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
-  options.cuda_driver_path = ONS_TEST_SIMGPU_PATH;
-  cr_assert(eq(int, ons_runtime_create(&options, &runtime, &error), 0), "%s",
-            error.message);
-  cr_assert(eq(int, ons_module_create(runtime, source, NULL, &module, &error), 0));
-  cr_assert(eq(int, ons_module_kernel(module, "axpy", &axpy, &error), 0));
+  open_axpy(source);
   cr_assert(eq(int, ons_module_kernel(module, "read", &reader, &error), 0));
-  cr_expect(eq(sz, sim_record_count(), 0), "nothing so far may touch the driver");
-  tx = vector(x, 0);
-  ty = vector(y, 0);
-  side = sim_stream_create(sim_primary_context(0), 1);
-  other = sim_stream_create(sim_primary_context(0), 1);
 }
 
 static void prepare(void) {
-  ons_status status = ons_kernel_prepare(axpy, (DLDevice){kDLCUDA, 0}, NULL, &error);
-  if (status == ONS_STATUS_UNAVAILABLE) cr_skip_test("%s", error.message);
-  cr_assert(eq(int, status, 0), "%s", error.message);
+  prepare_axpy();
   cr_assert(eq(int, ons_kernel_prepare(reader, (DLDevice){kDLCUDA, 0}, NULL, &error), 0));
   sim_clear_records();
 }
 
 static void teardown(void) {
-  ons_kernel_release(axpy);
   ons_kernel_release(reader);
-  ons_module_release(module);
-  ons_runtime_collect(runtime);
-  ons_runtime_release(runtime);
+  close_axpy();
 }
 
 TestSuite(launch_cuda, .init = setup, .fini = teardown);
 
-static ons_arg on_stream(const DLTensor* tensor, void* stream) {
-  return (ons_arg){.kind = ONS_ARG_TENSOR,
-                   .flags = ONS_ARG_STREAM_KNOWN,
-                   .value.tensor = tensor,
-                   .stream = stream};
-}
-
 static ons_status launch_axpy(void* stream_x, void* stream_y, const ons_launch* launch) {
-  ons_arg args[] = {{.kind = ONS_ARG_FLOAT, .value.f = 2.5},
-                    on_stream(&tx, stream_x),
-                    on_stream(&ty, stream_y),
-                    {.kind = ONS_ARG_INT, .value.i = 8}};
-  error = (ons_error)ONS_ERROR_INIT;
-  return ons_kernel_launch(axpy, launch, args, 4, &error);
+  return launch_with(launch, axpy_on(stream_x, stream_y));
 }
 
 static const ons_launch plain = ONS_LAUNCH_INIT;
@@ -143,19 +91,14 @@ Test(launch_cuda, the_tensors_device_decides) {
   void* far = sim_stream_create(sim_primary_context(1), 1);
   sim_set_current(sim_primary_context(0));
   prepare();
-  DLTensor fx = vector(x, 1), fy = vector(y, 1);
-  ons_arg args[] = {{.kind = ONS_ARG_FLOAT, .value.f = 1},
-                    on_stream(&fx, far),
-                    on_stream(&fy, far),
-                    {.kind = ONS_ARG_INT, .value.i = 8}};
-  cr_assert(eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error), 0), "%s",
-            error.message);
+  DLTensor fx = vector(x, kDLCUDA, 1), fy = vector(y, kDLCUDA, 1);
+  axpy_args(on_stream(&fx, far), on_stream(&fy, far));
+  cr_assert(eq(int, launch_with(&plain, args), 0), "%s", error.message);
   cr_expect(
       eq(ptr, sim_last("cuLaunchKernelEx")->stream_context, sim_primary_context(1)));
   cr_expect(eq(ptr, sim_get_current(), sim_primary_context(0)));
   args[2] = on_stream(&ty, side);
-  cr_expect(eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error),
-               ONS_STATUS_ARGUMENT_VALUE));
+  cr_expect(eq(int, launch_with(&plain, args), ONS_STATUS_ARGUMENT_VALUE));
   cr_expect(strstr(error.message, "argument 3 ('out')") != NULL, "%s", error.message);
 }
 
@@ -164,14 +107,9 @@ Test(launch_cuda, managed_memory_follows_the_other_tensors) {
   void* far = sim_stream_create(sim_primary_context(1), 1);
   sim_set_current(sim_primary_context(0));
   prepare();
-  DLTensor managed = vector(x, 0), fy = vector(y, 1);
-  managed.device.device_type = kDLCUDAManaged;
-  ons_arg args[] = {{.kind = ONS_ARG_FLOAT, .value.f = 1},
-                    on_stream(&managed, far),
-                    on_stream(&fy, far),
-                    {.kind = ONS_ARG_INT, .value.i = 8}};
-  cr_assert(eq(int, ons_kernel_launch(axpy, &plain, args, 4, &error), 0), "%s",
-            error.message);
+  DLTensor managed = vector(x, kDLCUDAManaged, 0), fy = vector(y, kDLCUDA, 1);
+  axpy_args(on_stream(&managed, far), on_stream(&fy, far));
+  cr_assert(eq(int, launch_with(&plain, args), 0), "%s", error.message);
   cr_expect(
       eq(ptr, sim_last("cuLaunchKernelEx")->stream_context, sim_primary_context(1)));
 }
@@ -191,10 +129,7 @@ Test(launch_cuda, first_launch_in_a_capture) {
     cr_assert(eq(int, ons_module_create(runtime, source, NULL, &fresh, &error), 0));
     cr_assert(eq(int, ons_module_kernel(fresh, "axpy", &kernel, &error), 0));
     sim_capture_begin(side, (sim_capture_mode)mode);
-    ons_arg args[] = {{.kind = ONS_ARG_FLOAT, .value.f = 1},
-                      on_stream(&tx, side),
-                      on_stream(&ty, side),
-                      {.kind = ONS_ARG_INT, .value.i = 8}};
+    axpy_args(on_stream(&tx, side), on_stream(&ty, side));
     ons_status status = ons_kernel_launch(kernel, &plain, args, 4, &error);
     if (status == ONS_STATUS_UNAVAILABLE) cr_skip_test("%s", error.message);
     cr_expect(eq(int, status, 0), "%s", error.message);
@@ -254,14 +189,7 @@ Test(launch_cuda, the_legacy_stream_beside_a_capturing_blocking_stream) {
 
 /* ---- what is retained ------------------------------------------------------------- */
 
-static int released;
-static void release(void* object) {
-  (void)object;
-  ++released;
-}
-
 static ons_status launch_retaining(const ons_launch* launch) {
-  static const ons_retained retained = {NULL, release};
   ons_launch keeping = *launch;
   keeping.retained = &retained;
   keeping.retained_count = 1;
@@ -363,12 +291,12 @@ Test(launch_cuda, views_are_passed_by_value) {
   ons_kernel* kernel = NULL;
   cr_assert(eq(int, ons_module_kernel(module, "half_view", &kernel, &error), 0));
   int64_t shape[] = {2, 3}, strides[] = {1, -4};
-  DLTensor matrix = vector(x + 7, 0);
+  DLTensor matrix = vector(x + 7, kDLCUDA, 0);
   matrix.ndim = 2;
   matrix.shape = shape;
   matrix.strides = strides;
-  ons_arg args[] = {on_stream(&matrix, side), on_stream(&ty, side)};
-  cr_assert(eq(int, ons_kernel_launch(kernel, &plain, args, 2, &error), 0), "%s",
+  const ons_arg views[] = {on_stream(&matrix, side), on_stream(&ty, side)};
+  cr_assert(eq(int, ons_kernel_launch(kernel, &plain, views, 2, &error), 0), "%s",
             error.message);
   const sim_record* record = sim_last("cuLaunchKernelEx");
   cr_expect(eq(u32, record->parameter_sizes[0], 40));

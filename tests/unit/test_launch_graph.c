@@ -1,13 +1,7 @@
-/* Launches into graphs, around events, and on streams of other contexts, on the stand-in
- * driver. The code is compiled by the real NVRTC; without one the tests are skipped. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <onstream/onstream.h>
-#include <string.h>
-
+/* Launches into graphs of the caller's, on the stand-in driver. */
 #include "runtime/backends/cuda/cuda_types.h"
 #include "tests/simgpu/sim_gpu.h"
-#include "tests/simgpu/sim_record.h"
+#include "tests/unit/launch_fixture.h"
 
 /* What a caller of the driver uses, of the stand-in. */
 CUresult cuGraphCreate(CUgraph* out_graph, unsigned int flags);
@@ -20,109 +14,40 @@ CUresult cuGraphNodeGetType(CUgraphNode node, unsigned int* out_type);
 CUresult cuGraphNodeGetDependencies_v2(CUgraphNode node, CUgraphNode* out_nodes,
                                        CUgraphEdgeData* out_edges, size_t* count);
 CUresult cuGraphKernelNodeGetParams_v2(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS* out);
-CUresult cuEventCreate(CUevent* out_event, unsigned int flags);
-CUresult cuEventRecord(CUevent event, CUstream stream);
-CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int flags);
 
-static const char source[] =
-    "__global__ void axpy(float a, const float* x, float* out, long long n) {\n"
-    "  long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;\n"
-    "  if (i < n) out[i] += a * x[i];\n"
-    "}\n";
-
-static ons_runtime* runtime;
-static ons_module* module;
-static ons_kernel* axpy;
-static ons_error error = ONS_ERROR_INIT;
-static float x[8], y[8], z[8];
-static int64_t count = 8;
-static DLTensor tx, ty, tz;
-static void *side, *other;
+static float z[8];
+static DLTensor tz;
 static CUgraph graph;
 
-static DLTensor vector(void* data, DLDeviceType type, int32_t ordinal) {
-  return (DLTensor){.data = data,
-                    .device = {type, ordinal},
-                    .ndim = 1,
-                    .dtype = {kDLFloat, 32, 1},
-                    .shape = &count};
-}
-
 static void setup(void) {
-  sim_set_device_count(2);
-  ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
-  options.cuda_driver_path = ONS_TEST_SIMGPU_PATH;
-  cr_assert(eq(int, ons_runtime_create(&options, &runtime, &error), 0), "%s",
-            error.message);
-  cr_assert(eq(int, ons_module_create(runtime, source, NULL, &module, &error), 0));
-  cr_assert(eq(int, ons_module_kernel(module, "axpy", &axpy, &error), 0));
-  tx = vector(x, kDLCUDA, 0);
-  ty = vector(y, kDLCUDA, 0);
+  open_axpy(AXPY);
   tz = vector(z, kDLCUDA, 0);
-  side = sim_stream_create(sim_primary_context(0), 1);
-  other = sim_stream_create(sim_primary_context(0), 1);
 }
 
 static void prepare(void) {
-  ons_status status = ons_kernel_prepare(axpy, (DLDevice){kDLCUDA, 0}, NULL, &error);
-  if (status == ONS_STATUS_UNAVAILABLE) cr_skip_test("%s", error.message);
-  cr_assert(eq(int, status, 0), "%s", error.message);
+  prepare_axpy();
   sim_set_current(sim_primary_context(0));
   cr_assert(eq(int, cuGraphCreate(&graph, 0), 0));
   sim_clear_records();
 }
 
-static void teardown(void) {
-  ons_kernel_release(axpy);
-  ons_module_release(module);
-  ons_runtime_collect(runtime);
-  ons_runtime_release(runtime);
-}
+static void teardown(void) { close_axpy(); }
 
 TestSuite(launch_graph, .init = setup, .fini = teardown);
-TestSuite(launch_events, .init = setup, .fini = teardown);
-TestSuite(launch_context, .init = setup, .fini = teardown);
 
 /* x on no stream that anybody knows, y on one of its own: fine for a graph. */
-static ons_arg args[4];
 static const ons_arg* disordered(void) {
-  args[0] = (ons_arg){.kind = ONS_ARG_FLOAT, .value.f = 2.5};
-  args[1] = (ons_arg){.kind = ONS_ARG_TENSOR, .value.tensor = &tx};
-  args[2] = (ons_arg){.kind = ONS_ARG_TENSOR,
-                      .flags = ONS_ARG_STREAM_KNOWN,
-                      .value.tensor = &ty,
-                      .stream = other};
-  args[3] = (ons_arg){.kind = ONS_ARG_INT, .value.i = 8};
-  return args;
+  const ons_arg unordered = {.kind = ONS_ARG_TENSOR, .value.tensor = &tx};
+  return axpy_args(unordered, on_stream(&ty, other));
 }
 
-static const ons_arg* on_streams(void* stream_x, void* stream_y) {
-  disordered();
-  args[1].flags = ONS_ARG_STREAM_KNOWN;
-  args[1].stream = stream_x;
-  args[2].stream = stream_y;
-  return args;
+static ons_launch launch_into(ons_launch_graph* into) {
+  *into = (ons_launch_graph)ONS_LAUNCH_GRAPH_INIT;
+  into->graph = graph;
+  ons_launch launch = ONS_LAUNCH_INIT;
+  launch.graph = into;
+  return launch;
 }
-
-static ons_status launch_with(const ons_launch* launch, const ons_arg* arguments) {
-  error = (ons_error)ONS_ERROR_INIT;
-  return ons_kernel_launch(axpy, launch, arguments, 4, &error);
-}
-
-static size_t calls_that_begin_with(const char* prefix) {
-  size_t found = 0;
-  for (size_t i = 0; i < sim_record_count(); ++i) {
-    found += strncmp(sim_record_at(i)->function, prefix, strlen(prefix)) == 0;
-  }
-  return found;
-}
-
-static int released;
-static void release(void* object) {
-  (void)object;
-  ++released;
-}
-static const ons_retained retained = {NULL, release};
 
 /* ---- graphs ----------------------------------------------------------------------- */
 
@@ -215,15 +140,12 @@ Test(launch_graph, a_node_is_the_launch) {
 
 Test(launch_graph, the_order_policy_does_not_matter) {
   prepare();
-  ons_launch_graph into = ONS_LAUNCH_GRAPH_INIT;
-  into.graph = graph;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.graph = &into;
+  ons_launch_graph into;
+  ons_launch launch = launch_into(&into);
   for (uint32_t order = ONS_ORDER_DEFAULT; order <= ONS_ORDER_TRUST; ++order) {
     launch.order = order;
     cr_expect(eq(int, launch_with(&launch, disordered()), 0), "%s", error.message);
-    cr_expect(eq(int, launch_with(&launch, on_streams(NULL, side)), 0), "%s",
-              error.message);
+    cr_expect(eq(int, launch_with(&launch, axpy_on(NULL, side)), 0), "%s", error.message);
   }
   cr_expect(eq(sz, sim_graph_kernel_count(graph), 8));
   cr_expect(eq(sz, calls_that_begin_with("cuStream"), 0));
@@ -231,10 +153,8 @@ Test(launch_graph, the_order_policy_does_not_matter) {
 
 Test(launch_graph, arguments_are_checked_as_ever) {
   prepare();
-  ons_launch_graph into = ONS_LAUNCH_GRAPH_INIT;
-  into.graph = graph;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.graph = &into;
+  ons_launch_graph into;
+  ons_launch launch = launch_into(&into);
   disordered();
   args[2].flags |= ONS_ARG_READ_ONLY;
   cr_expect(eq(int, launch_with(&launch, args), ONS_STATUS_ARGUMENT_VALUE));
@@ -302,10 +222,8 @@ Test(launch_graph, there_are_no_graphs_on_the_cpu) {
 
 Test(launch_graph, a_zero_grid_is_an_empty_node) {
   prepare();
-  ons_launch_graph into = ONS_LAUNCH_GRAPH_INIT;
-  into.graph = graph;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.graph = &into;
+  ons_launch_graph into;
+  ons_launch launch = launch_into(&into);
   cr_assert(eq(int, launch_with(&launch, disordered()), 0), "%s", error.message);
   void* first = into.out_node;
   into.dependencies = &first;
@@ -325,10 +243,8 @@ Test(launch_graph, a_zero_grid_is_an_empty_node) {
 
 Test(launch_graph, the_graph_keeps_what_is_retained) {
   prepare();
-  ons_launch_graph into = ONS_LAUNCH_GRAPH_INIT;
-  into.graph = graph;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.graph = &into;
+  ons_launch_graph into;
+  ons_launch launch = launch_into(&into);
   launch.retained = &retained;
   launch.retained_count = 1;
   sim_inject("cuGraphAddKernelNode_v2", 1, CUDA_ERROR_INVALID_VALUE);
@@ -346,10 +262,8 @@ Test(launch_graph, the_graph_keeps_what_is_retained) {
 
 Test(launch_graph, a_failure_to_keep_says_that_the_node_is_there) {
   prepare();
-  ons_launch_graph into = ONS_LAUNCH_GRAPH_INIT;
-  into.graph = graph;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.graph = &into;
+  ons_launch_graph into;
+  ons_launch launch = launch_into(&into);
   launch.retained = &retained;
   launch.retained_count = 1;
   sim_inject("cuGraphRetainUserObject", 1, CUDA_ERROR_INVALID_VALUE);
@@ -387,9 +301,8 @@ Test(launch_graph, captures_are_not_disturbed) {
   cr_assert(eq(int, cuGraphCreate(&graph, 0), 0));
   into.graph = graph;
   sim_capture_begin(blocking, SIM_CAPTURE_GLOBAL);
-  cr_expect(eq(int, launch_with(&launch, on_streams(NULL, NULL)), 0), "%s",
-            error.message);
-  cr_expect(eq(int, launch_with(&launch, on_streams(blocking, NULL)), 0), "%s",
+  cr_expect(eq(int, launch_with(&launch, axpy_on(NULL, NULL)), 0), "%s", error.message);
+  cr_expect(eq(int, launch_with(&launch, axpy_on(blocking, NULL)), 0), "%s",
             error.message);
   cr_expect(eq(int, sim_capture_status(blocking), 1));
   cr_expect(sim_capture_end(blocking) != NULL);
@@ -397,10 +310,8 @@ Test(launch_graph, captures_are_not_disturbed) {
 
 Test(launch_graph, resolve_looks_at_no_stream) {
   prepare();
-  ons_launch_graph into = ONS_LAUNCH_GRAPH_INIT;
-  into.graph = graph;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.graph = &into;
+  ons_launch_graph into;
+  ons_launch launch = launch_into(&into);
   disordered();
   args[2].kind = ONS_ARG_PENDING;
   ons_launch_plan plan = ONS_LAUNCH_PLAN_INIT;
@@ -421,10 +332,8 @@ static ons_status update(void* exec, void* node, const ons_launch* launch) {
 
 Test(launch_graph, a_node_gets_other_arguments) {
   prepare();
-  ons_launch_graph into = ONS_LAUNCH_GRAPH_INIT;
-  into.graph = graph;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.graph = &into;
+  ons_launch_graph into;
+  ons_launch launch = launch_into(&into);
   cr_assert(eq(int, launch_with(&launch, disordered()), 0), "%s", error.message);
   CUgraphExec exec = instantiate();
   launch.graph = NULL;
@@ -484,384 +393,4 @@ Test(launch_graph, updates_are_checked_as_launches_are) {
   cr_expect(eq(int, ons_kernel_update_node(NULL, side, side, &launch, args, 4, &error),
                ONS_STATUS_INVALID_ARGUMENT));
   cr_expect(eq(sz, sim_record_count(), 0));
-}
-
-/* ---- events ----------------------------------------------------------------------- */
-
-static void* new_event(void* context) {
-  void* before = sim_get_current();
-  sim_set_current(context);
-  CUevent event = NULL;
-  cr_assert(eq(int, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0));
-  sim_set_current(before);
-  sim_clear_records();
-  return event;
-}
-
-/* The calls so far, less those that only look. */
-static void expect_calls(const char* const* names, size_t name_count) {
-  size_t found = 0;
-  for (size_t i = 0; i < sim_record_count(); ++i) {
-    const char* name = sim_record_at(i)->function;
-    if (strcmp(name, "cuStreamIsCapturing") == 0 || strncmp(name, "cuCtx", 5) == 0 ||
-        strncmp(name, "cuStreamGetCaptureInfo", 22) == 0 ||
-        strcmp(name, "cuStreamGetCtx") == 0 ||
-        strcmp(name, "cuThreadExchangeStreamCaptureMode") == 0 ||
-        strcmp(name, "cuEventCreate") == 0) {
-      continue;
-    }
-    cr_expect(found < name_count && strcmp(name, names[found]) == 0, "call %zu is %s",
-              found, name);
-    ++found;
-  }
-  cr_expect(eq(sz, found, name_count));
-}
-#define EXPECT_CALLS(...)                                   \
-  do {                                                      \
-    const char* const names_[] = {__VA_ARGS__};             \
-    expect_calls(names_, sizeof(names_) / sizeof(*names_)); \
-  } while (0)
-
-Test(launch_events, waits_come_first_and_signals_last) {
-  prepare();
-  void* wait[] = {new_event(sim_primary_context(0)), new_event(sim_primary_context(0))};
-  void* signal[] = {new_event(sim_primary_context(0))};
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = wait;
-  events.wait_count = 2;
-  events.signal = signal;
-  events.signal_count = 1;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  cr_assert(eq(int, launch_with(&launch, on_streams(side, side)), 0), "%s",
-            error.message);
-  EXPECT_CALLS("cuStreamWaitEvent", "cuStreamWaitEvent", "cuLaunchKernelEx",
-               "cuEventRecord");
-  cr_expect(eq(ptr, sim_last("cuStreamWaitEvent")->handle, wait[1]));
-  cr_expect(eq(ptr, sim_last("cuStreamWaitEvent")->stream, side));
-  cr_expect(eq(ptr, sim_last("cuEventRecord")->handle, signal[0]));
-  cr_expect(eq(ptr, sim_last("cuEventRecord")->stream, side));
-
-  /* Around the joins too. */
-  sim_clear_records();
-  cr_assert(eq(int, launch_with(&launch, on_streams(side, other)), 0), "%s",
-            error.message);
-  EXPECT_CALLS("cuStreamWaitEvent", "cuStreamWaitEvent", "cuEventRecord",
-               "cuStreamWaitEvent", "cuLaunchKernelEx", "cuEventRecord",
-               "cuStreamWaitEvent", "cuEventRecord");
-  cr_expect(eq(ptr, sim_last("cuEventRecord")->handle, signal[0]));
-}
-
-/* The device holds the kernel back, and the signal with it. */
-Test(launch_events, the_device_waits) {
-  prepare();
-  void* event = new_event(sim_primary_context(0));
-  void* done = new_event(sim_primary_context(0));
-  ons_launch launch = ONS_LAUNCH_INIT;
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.signal = &event;
-  events.signal_count = 1;
-  launch.events = &events;
-  cr_assert(eq(int, launch_with(&launch, on_streams(other, other)), 0));
-  events = (ons_launch_events)ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &event;
-  events.wait_count = 1;
-  events.signal = &done;
-  events.signal_count = 1;
-  launch.retained = &retained;
-  launch.retained_count = 1;
-  cr_assert(eq(int, launch_with(&launch, on_streams(side, side)), 0), "%s",
-            error.message);
-  sim_complete(side);
-  cr_expect(eq(sz, ons_runtime_collect(runtime), 1));
-  sim_complete(other);
-  sim_complete(side);
-  cr_expect(eq(sz, ons_runtime_collect(runtime), 0));
-  cr_expect(eq(int, released, 1));
-}
-
-Test(launch_events, malformed_events_are_refused) {
-  prepare();
-  void* list[] = {new_event(sim_primary_context(0)), NULL};
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  on_streams(side, side);
-  events.wait = list;
-  events.wait_count = 2;
-  cr_expect(eq(int, launch_with(&launch, args), ONS_STATUS_INVALID_ARGUMENT));
-  cr_expect(strstr(error.message, "wait[1] is NULL") != NULL, "%s", error.message);
-  events.wait_count = 1;
-  events.signal_count = 1;
-  cr_expect(eq(int, launch_with(&launch, args), ONS_STATUS_INVALID_ARGUMENT));
-  cr_expect(strstr(error.message, "signal[0] is NULL") != NULL, "%s", error.message);
-  events.signal_count = 0;
-  events.flags = 4;
-  cr_expect(eq(int, launch_with(&launch, args), ONS_STATUS_INVALID_ARGUMENT));
-  events.flags = 0;
-  events.struct_size = 0;
-  cr_expect(eq(int, launch_with(&launch, args), ONS_STATUS_INVALID_ARGUMENT));
-  events.struct_size = sizeof(events);
-  /* What the arguments are refused for comes before the events too. */
-  ty.dtype.bits = 64;
-  cr_expect(eq(int, launch_with(&launch, args), ONS_STATUS_ARGUMENT_TYPE));
-  ty.dtype.bits = 32;
-  cr_expect(eq(sz, calls_that_begin_with("cuStreamWait"), 0));
-  cr_expect(eq(sz, calls_that_begin_with("cuLaunch"), 0));
-  tx = vector(x, kDLCPU, 0);
-  ty = vector(y, kDLCPU, 0);
-  ons_status status = launch_with(&launch, disordered());
-  if (status == ONS_STATUS_UNAVAILABLE) return; /* no host compiler */
-  cr_expect(eq(int, status, ONS_STATUS_UNSUPPORTED), "%s", error.message);
-}
-
-Test(launch_events, a_launch_of_nothing_keeps_the_order) {
-  prepare();
-  void* wait = new_event(sim_primary_context(0));
-  void* signal = new_event(sim_primary_context(0));
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &wait;
-  events.wait_count = 1;
-  events.signal = &signal;
-  events.signal_count = 1;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  launch.grid[0] = 0;
-  launch.retained = &retained;
-  launch.retained_count = 1;
-  cr_assert(eq(int, launch_with(&launch, on_streams(side, side)), 0), "%s",
-            error.message);
-  EXPECT_CALLS("cuStreamWaitEvent", "cuEventRecord");
-  cr_expect(eq(int, released, 1));
-}
-
-Test(launch_events, failures_say_what_was_done) {
-  prepare();
-  void* wait = new_event(sim_primary_context(0));
-  void* signal[] = {new_event(sim_primary_context(0)), new_event(sim_primary_context(0))};
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &wait;
-  events.wait_count = 1;
-  events.signal = signal;
-  events.signal_count = 2;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  on_streams(side, side);
-  sim_inject("cuStreamWaitEvent", 1, CUDA_ERROR_INVALID_HANDLE);
-  cr_expect(eq(int, launch_with(&launch, args), ONS_STATUS_DEVICE));
-  cr_expect(eq(u32, error.launched, 0));
-  cr_expect(strstr(error.message, "was not launched") != NULL, "%s", error.message);
-  cr_expect(eq(sz, sim_call_count("cuLaunchKernelEx"), 0));
-
-  sim_inject("cuEventRecord", 1, CUDA_ERROR_INVALID_VALUE);
-  cr_expect(eq(int, launch_with(&launch, args), ONS_STATUS_DEVICE));
-  cr_expect(eq(u32, error.launched, 1));
-  cr_expect(eq(str, (char*)error.native_call, "cuEventRecord"));
-  cr_expect(strstr(error.message, "was launched, but event 0") != NULL, "%s",
-            error.message);
-  cr_expect(eq(sz, sim_call_count("cuLaunchKernelEx"), 1));
-  cr_expect(eq(ptr, sim_last("cuEventRecord")->handle, signal[1]),
-            "the other one is recorded all the same");
-}
-
-Test(launch_events, external_ones_are_nodes_of_a_capture) {
-  prepare();
-  void* event = new_event(sim_primary_context(0));
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.flags = ONS_EVENTS_WAIT_EXTERNAL | ONS_EVENTS_SIGNAL_EXTERNAL;
-  events.wait = &event;
-  events.wait_count = 1;
-  events.signal = &event;
-  events.signal_count = 1;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  /* The driver refuses the flags where nothing is captured. */
-  cr_assert(eq(int, launch_with(&launch, on_streams(side, side)), 0), "%s",
-            error.message);
-  EXPECT_CALLS("cuStreamWaitEvent", "cuLaunchKernelEx", "cuEventRecord");
-  event = new_event(sim_primary_context(0));
-  sim_capture_begin(side, SIM_CAPTURE_THREAD_LOCAL);
-  cr_assert(eq(int, launch_with(&launch, on_streams(side, side)), 0), "%s",
-            error.message);
-  EXPECT_CALLS("cuStreamWaitEvent", "cuLaunchKernelEx", "cuEventRecordWithFlags");
-  cr_expect(eq(int, sim_capture_status(side), 1));
-  void* captured = sim_capture_end(side);
-  cr_expect(captured != NULL);
-  sim_graph_destroy(captured);
-}
-
-/* An event of a capture takes the launch stream into it; the launch is then one of the
- * capture in every respect. */
-Test(launch_events, one_of_a_capture_takes_the_launch_along) {
-  prepare();
-  void* fork = new_event(sim_primary_context(0));
-  void* join = new_event(sim_primary_context(0));
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &fork;
-  events.wait_count = 1;
-  events.signal = &join;
-  events.signal_count = 1;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  launch.retained = &retained;
-  launch.retained_count = 1;
-  sim_capture_begin(side, SIM_CAPTURE_GLOBAL);
-  cr_assert(eq(int, cuEventRecord(fork, side), 0));
-  /* Also joined to a stream that is in the capture already. */
-  cr_assert(eq(int, launch_with(&launch, on_streams(other, other)), 0), "%s",
-            error.message);
-  cr_assert(eq(int, launch_with(&launch, on_streams(other, side)), 0), "%s",
-            error.message);
-  cr_expect(eq(int, sim_capture_status(other), 1));
-  cr_assert(eq(int, cuStreamWaitEvent(side, join, 0), 0));
-  void* captured = sim_capture_end(side);
-  cr_assert(captured != NULL);
-  cr_expect(eq(sz, sim_graph_kernel_count(captured), 2));
-  ons_runtime_collect(runtime);
-  cr_expect(eq(int, released, 0));
-  sim_graph_destroy(captured);
-  ons_runtime_collect(runtime);
-  cr_expect(eq(int, released, 2));
-}
-
-/* The driver does not tell beforehand: the error says what has happened. */
-Test(launch_events, one_from_outside_breaks_a_capture) {
-  prepare();
-  void* event = new_event(sim_primary_context(0));
-  cr_assert(eq(int, cuEventRecord(event, other), 0));
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &event;
-  events.wait_count = 1;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  sim_capture_begin(side, SIM_CAPTURE_GLOBAL);
-  cr_expect(eq(int, launch_with(&launch, on_streams(side, side)), ONS_STATUS_DEVICE));
-  cr_expect(eq(int, error.native_code, CUDA_ERROR_STREAM_CAPTURE_ISOLATION));
-  cr_expect(strstr(error.message, "external") != NULL, "%s", error.message);
-  cr_expect(eq(ptr, sim_capture_end(side), NULL));
-}
-
-Test(launch_events, on_the_default_streams) {
-  prepare();
-  void* event = new_event(sim_primary_context(0));
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &event;
-  events.wait_count = 1;
-  events.signal = &event;
-  events.signal_count = 1;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  sim_set_current(NULL);
-  for (uintptr_t handle = 0; handle <= 2; ++handle) {
-    sim_clear_records();
-    void* stream = (void*)handle;
-    cr_expect(eq(int, launch_with(&launch, on_streams(stream, stream)), 0), "%s",
-              error.message);
-    EXPECT_CALLS("cuStreamWaitEvent", "cuLaunchKernelEx", "cuEventRecord");
-    cr_expect(eq(ptr, sim_get_current(), NULL));
-  }
-  /* The legacy stream may not be touched beside a capture of a blocking one. */
-  void* blocking = sim_stream_create(sim_primary_context(0), 0);
-  sim_capture_begin(blocking, SIM_CAPTURE_GLOBAL);
-  sim_clear_records();
-  cr_expect(eq(int, launch_with(&launch, on_streams(NULL, NULL)), ONS_STATUS_CAPTURE));
-  cr_expect(eq(sz, calls_that_begin_with("cuStreamWait"), 0));
-  cr_expect(eq(int, sim_capture_status(blocking), 1));
-  cr_expect(sim_capture_end(blocking) != NULL);
-}
-
-/* Structs from before there were targets. */
-Test(launch_events, older_structs_have_none) {
-  prepare();
-  ons_launch_events events = {0};
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.struct_size = offsetof(ons_launch, graph);
-  launch.graph = (ons_launch_graph*)(void*)side;
-  launch.events = &events;
-  cr_assert(eq(int, launch_with(&launch, on_streams(side, side)), 0), "%s",
-            error.message);
-  EXPECT_CALLS("cuLaunchKernelEx");
-}
-
-/* ---- streams of other contexts ---------------------------------------------------- */
-
-/* A stream of a green context is one of a second context of the device. */
-Test(launch_context, everything_works_on_a_foreign_stream) {
-  prepare();
-  void* second = sim_context_create(0);
-  void* green = sim_stream_create(second, 1);
-  void* event = new_event(second);
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &event;
-  events.wait_count = 1;
-  events.signal = &event;
-  events.signal_count = 1;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  launch.retained = &retained;
-  launch.retained_count = 1;
-  sim_set_current(NULL);
-  cr_assert(eq(int, launch_with(&launch, on_streams(green, green)), 0), "%s",
-            error.message);
-  cr_expect(eq(ptr, sim_last("cuLaunchKernelEx")->stream_context, second));
-  cr_expect(eq(ptr, sim_get_current(), NULL));
-  sim_complete(green);
-  cr_expect(eq(sz, ons_runtime_collect(runtime), 0));
-  cr_expect(eq(int, released, 1));
-}
-
-/* Joins between a stream of the primary context and one of another, both ways round, and
- * again with the pooled events that have been moved. */
-Test(launch_context, foreign_streams_are_joined) {
-  prepare();
-  void* green = sim_stream_create(sim_context_create(0), 1);
-  ons_launch plain = ONS_LAUNCH_INIT;
-  for (int i = 0; i < 3; ++i) {
-    cr_expect(eq(int, launch_with(&plain, on_streams(green, side)), 0), "%s",
-              error.message);
-    cr_expect(eq(int, launch_with(&plain, on_streams(side, green)), 0), "%s",
-              error.message);
-  }
-  cr_expect(eq(sz, sim_get_live().events, 2), "one for each context");
-}
-
-Test(launch_context, a_foreign_stream_is_captured) {
-  prepare();
-  void* green = sim_stream_create(sim_context_create(0), 1);
-  ons_launch launch = ONS_LAUNCH_INIT;
-  /* One of the kernel's own context before, between and after. */
-  cr_expect(eq(int, launch_with(&launch, on_streams(side, side)), 0));
-  sim_capture_begin(green, SIM_CAPTURE_GLOBAL);
-  cr_expect(eq(int, launch_with(&launch, on_streams(green, green)), 0), "%s",
-            error.message);
-  cr_expect(eq(int, launch_with(&launch, on_streams(side, side)), 0));
-  launch.retained = &retained;
-  launch.retained_count = 1;
-  cr_expect(eq(int, launch_with(&launch, on_streams(green, green)), 0), "%s",
-            error.message);
-  launch.retained_count = 0;
-  cr_expect(eq(int, launch_with(&launch, on_streams(side, side)), 0));
-  cr_expect(eq(int, sim_capture_status(green), 1));
-  void* captured = sim_capture_end(green);
-  cr_assert(captured != NULL);
-  cr_expect(eq(sz, sim_graph_kernel_count(captured), 2));
-  sim_graph_destroy(captured);
-  ons_runtime_collect(runtime);
-  cr_expect(eq(int, released, 1));
-}
-
-Test(launch_context, an_event_of_another_context_cannot_be_signalled) {
-  prepare();
-  void* event = new_event(sim_context_create(0));
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &event; /* this is fine */
-  events.wait_count = 1;
-  events.signal = &event;
-  events.signal_count = 1;
-  ons_launch launch = ONS_LAUNCH_INIT;
-  launch.events = &events;
-  cr_expect(eq(int, launch_with(&launch, on_streams(side, side)), ONS_STATUS_DEVICE));
-  cr_expect(eq(u32, error.launched, 1));
-  cr_expect(strstr(error.message, "of the context of stream") != NULL, "%s",
-            error.message);
 }

@@ -120,7 +120,7 @@ static const char* enqueued(void) {
                        : !strcmp(record->function, "cuStreamWaitEvent") ? "wait"
                        : !strncmp(record->function, "cuLaunch", 8)      ? "launch"
                                                                         : NULL;
-    if (!verb) continue;
+    if (!verb || record->result) continue;
     const char* name = record->stream == first    ? "first"
                        : record->stream == second ? "second"
                        : record->stream == third  ? "third"
@@ -156,6 +156,8 @@ Test(order, the_other_stream_is_waited_for_and_waits) {
 }
 
 Test(order, each_other_stream_is_joined_once) {
+  cr_assert(eq(int, launch_add(first, NULL, (void*)1, &plain), 0), "%s", error.message);
+  EXPECT_ENQUEUED("record legacy; wait first; launch first; record first; wait legacy");
   cr_assert(eq(int, launch_add(first, second, second, &plain), 0), "%s", error.message);
   EXPECT_ENQUEUED("record second; wait first; launch first; record first; wait second");
   cr_assert(eq(int, launch_add(first, second, third, &plain), 0), "%s", error.message);
@@ -224,6 +226,58 @@ Test(order, a_stream_of_another_device_is_refused) {
   cr_expect(eq(int, launch_add(first, first, first, &launch), ONS_STATUS_ARGUMENT_VALUE));
   cr_expect(strstr(error.message, "is of cuda:1") != NULL, "%s", error.message);
   cr_expect(eq(ptr, sim_get_current(), sim_primary_context(0)));
+}
+
+/* Nothing but the stream itself says that it is of another device. */
+static ons_status launch_far(const ons_launch* launch) {
+  ons_arg arg = unknown(0, ONS_ARG_ORDERED);
+  error = (ons_error)ONS_ERROR_INIT;
+  return ons_kernel_launch(reader, launch, &arg, 1, &error);
+}
+
+Test(order, a_stream_of_another_device_without_other_streams) {
+  ons_launch launch = launch_on(sim_stream_create(sim_primary_context(1), 1), 0);
+  EXPECT_REFUSED(launch_far(&launch), ONS_STATUS_ARGUMENT_VALUE, "is of cuda:1");
+  ons_launch_attributes attributes = ONS_LAUNCH_ATTRIBUTES_INIT;
+  attributes.flags = ONS_ATTRIBUTES_PRIORITY;
+  launch.attributes = &attributes;
+  EXPECT_REFUSED(launch_far(&launch), ONS_STATUS_ARGUMENT_VALUE, "is of cuda:1");
+  cr_expect(eq(ptr, sim_get_current(), sim_primary_context(0)));
+}
+
+Test(order, a_stream_of_another_device_waits_for_no_event) {
+  ons_launch launch = launch_on(sim_stream_create(sim_primary_context(1), 1), 0);
+  CUevent event = NULL;
+  cr_assert(eq(int, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0));
+  cr_assert(eq(int, cuEventRecord(event, first), 0));
+  ++users_events;
+  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
+  events.wait = (void* const*)&event;
+  events.wait_count = 1;
+  launch.events = &events;
+  sim_clear_records();
+  EXPECT_REFUSED(launch_far(&launch), ONS_STATUS_ARGUMENT_VALUE, "is of cuda:1");
+}
+
+Test(order, no_producer_is_asked_for_a_stream_of_another_device) {
+  ons_launch launch = launch_on(sim_stream_create(sim_primary_context(1), 1), 0);
+  ons_arg arg = {.kind = ONS_ARG_PENDING, .value.tensor = &tensors[0]};
+  ons_launch_plan plan = ONS_LAUNCH_PLAN_INIT;
+  EXPECT_REFUSED((int)ons_launch_resolve(reader, &launch, &arg, 1, &plan, &error),
+                 ONS_STATUS_ARGUMENT_VALUE, "is of cuda:1");
+  launch.order = ONS_ORDER_TRUST;
+  EXPECT_REFUSED((int)ons_launch_resolve(reader, &launch, &arg, 1, &plan, &error),
+                 ONS_STATUS_ARGUMENT_VALUE, "is of cuda:1");
+}
+
+Test(order, no_producer_is_asked_for_blocks_that_are_refused) {
+  ons_launch launch = ONS_LAUNCH_INIT;
+  launch.grid[0] = 0;
+  launch.block[0] = 2000;
+  ons_arg arg = {.kind = ONS_ARG_PENDING, .value.tensor = &tensors[0]};
+  ons_launch_plan plan = ONS_LAUNCH_PLAN_INIT;
+  EXPECT_REFUSED((int)ons_launch_resolve(reader, &launch, &arg, 1, &plan, &error),
+                 ONS_STATUS_ARGUMENT_VALUE, "block.x is 2000");
 }
 
 static ons_arg managed(int index, int32_t device, void* stream) {
@@ -429,11 +483,32 @@ Test(order, the_other_joins_are_made_although_one_fails) {
   cr_expect(eq(int, last->result, 0));
 }
 
+static void create_event(void* object) {
+  (void)object;
+  CUevent event = NULL; /* it stays */
+  cr_expect(eq(int, cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), 0));
+  ++users_events;
+}
+
+/* What is let go of may call the driver. */
+Test(order, what_an_empty_launch_keeps_harms_no_capture) {
+  ons_retained retained = {.release = create_event};
+  ons_launch launch = ONS_LAUNCH_INIT;
+  launch.grid[0] = 0;
+  launch.retained = &retained;
+  launch.retained_count = 1;
+  sim_capture_begin(first, SIM_CAPTURE_GLOBAL);
+  cr_expect(eq(int, launch_add(second, second, second, &launch), 0), "%s", error.message);
+  cr_expect(eq(sz, users_events, 1));
+  cr_expect(eq(int, sim_capture_status(first), 1));
+  cr_expect(sim_capture_end(first) != NULL);
+}
+
 static void count_release(void* object) { ++*(int*)object; }
 
 Test(order, what_is_kept_is_kept_past_the_joins) {
   int released = 0;
-  ons_retained retained = {&released, count_release};
+  ons_retained retained = {.object = &released, .release = count_release};
   ons_launch launch = ONS_LAUNCH_INIT;
   launch.retained = &retained;
   launch.retained_count = 1;

@@ -22,7 +22,8 @@ static ons_status shell(const char* script, const char* input, uint32_t timeout_
   const char* argv[] = {"/bin/sh", "-c", script, NULL};
   error = (ons_error)ONS_ERROR_INIT;
   ons__free(NULL, result.output);
-  return ons__process_run(NULL, argv, input, NULL, timeout_ms, &result, &error);
+  const ons__process_limits limits = {.timeout_ms = timeout_ms};
+  return ons__process_run(NULL, argv, input, NULL, &limits, &result, &error);
 }
 
 static void release(void) {
@@ -107,14 +108,15 @@ Test(process, a_folder_for_temporary_files) {
   setenv("TMPDIR", "/nowhere", 1);
   const char* argv[] = {"/bin/sh", "-c", "echo $TMPDIR; env | grep -c ^TMPDIR=", NULL};
   error = (ons_error)ONS_ERROR_INIT;
-  cr_assert(eq(int, ons__process_run(NULL, argv, NULL, "/tmp", 0, &result, &error), 0));
+  cr_assert(
+      eq(int, ons__process_run(NULL, argv, NULL, "/tmp", NULL, &result, &error), 0));
   cr_expect(eq(str, result.output, "/tmp\n1\n"));
 }
 
 Test(process, missing_program) {
   const char* argv[] = {"/nowhere/compiler", NULL};
   error = (ons_error)ONS_ERROR_INIT;
-  cr_assert(eq(int, ons__process_run(NULL, argv, NULL, NULL, 0, &result, &error),
+  cr_assert(eq(int, ons__process_run(NULL, argv, NULL, NULL, NULL, &result, &error),
                ONS_STATUS_NOT_FOUND));
   cr_assert(ne(ptr, strstr(error.message, "/nowhere/compiler"), NULL));
 }
@@ -233,4 +235,23 @@ Test(path, missing_file) {
   cr_assert(eq(ptr, data, NULL));
   cr_assert(eq(int, ons__file_write(NULL, "/nowhere/file", 13, "x", 1, &error),
                ONS_STATUS_NOT_FOUND));
+}
+
+/* The hook is asked while the program runs, and its answer ends that. */
+static int times_asked;
+static int stop_at_third(void* user_data) {
+  cr_expect(eq(ptr, user_data, &times_asked));
+  return ++times_asked == 3;
+}
+
+Test(process, interrupted) {
+  const char* const argv[] = {"/bin/sleep", "60", NULL};
+  const ons__process_limits limits = {.interrupt = stop_at_third,
+                                      .interrupt_user_data = &times_asked};
+  ons__process_result slept = {0};
+  cr_assert(
+      eq(int, ons__process_run(NULL, argv, NULL, NULL, &limits, &slept, &error), 0));
+  cr_expect(slept.interrupted && !slept.timed_out);
+  cr_expect(eq(int, times_asked, 3));
+  ons__free(NULL, slept.output);
 }

@@ -94,14 +94,21 @@ static void release(void* object) {
   ++released;
 }
 
-static const ons_retained two_objects[] = {{NULL, release}, {NULL, release}};
+static const ons_retained two_objects[] = {{.release = release}, {.release = release}};
 
-static fake_event* retire_two(void) {
+static fake_event* retire_objects(const ons_retained* objects, size_t count) {
   ons_error error = ONS_ERROR_INIT;
   ons__retired* retired = NULL;
-  cr_assert(eq(int, ons__retire_reserve(&list, two_objects, 2, &retired, &error), 0));
+  cr_assert(eq(int, ons__retire_reserve(&list, objects, count, &retired, &error), 0));
   cr_assert(eq(int, ons__retire_commit(&list, retired, NULL, &error), 0));
   return last_recorded;
+}
+
+static fake_event* retire_two(void) { return retire_objects(two_objects, 2); }
+
+static fake_event* retire_bytes(size_t device_bytes) {
+  const ons_retained object = {.release = release, .device_bytes = device_bytes};
+  return retire_objects(&object, 1);
 }
 
 static void setup(void) {
@@ -173,6 +180,64 @@ Test(retire, much_is_looked_at_in_one_go) {
   ons__retire_poll(&list);
   cr_expect(eq(int, released, 2 * MANY));
   cr_assert(ons__retire_destroy(&list));
+}
+
+Test(retire, many_bytes_are_looked_at_in_one_go) {
+  enum { COUNT = 10, PART = ONS__RETIRE_MANY_BYTES / COUNT + 1 };
+  for (int i = 0; i < COUNT - 1; ++i) retire_bytes(PART)->passed = true;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, released, 2), "so far it is not much");
+  for (int i = 0; i < 3; ++i) retire_bytes(PART)->passed = true;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, released, COUNT + 2));
+  retire_bytes(PART)->passed = true;
+  cr_expect(eq(sz, ons__retire_collect(&list), 0));
+  cr_expect(eq(sz, atomic_load(&list.held_bytes), 0));
+  cr_assert(ons__retire_destroy(&list));
+}
+
+/* What graphs hand back counts as well. */
+Test(retire, bytes_of_a_graph_are_counted_once_it_is_gone) {
+  const ons_retained objects[] = {{.release = release, .device_bytes = 60},
+                                  {.release = release, .device_bytes = 40}};
+  ons_error error = ONS_ERROR_INIT;
+  ons__retired* retired = NULL;
+  cr_assert(eq(int, ons__retire_reserve(&list, objects, 2, &retired, &error), 0));
+  cr_assert(eq(int, ons__retire_to_graph(&list, retired, &graph, &error), 0));
+  cr_expect(eq(sz, atomic_load(&list.held_bytes), 0));
+  graph.release(graph.object);
+  cr_expect(eq(sz, atomic_load(&list.held_bytes), 100));
+  ons__retire_poll(&list);
+  cr_expect(eq(sz, atomic_load(&list.held_bytes), 0));
+  cr_assert(ons__retire_destroy(&list));
+}
+
+/* The device is not past it: launches do not ask about all of it again and again. */
+Test(retire, much_that_is_in_use_is_not_asked_about_by_every_launch) {
+  enum { MUCH = ONS__RETIRE_MANY };
+  static fake_event* events[2 * MUCH];
+  for (int i = 0; i < MUCH; ++i) events[i] = retire_two();
+  queries = 0;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, queries, MUCH));
+  for (int i = MUCH; i < 2 * MUCH; ++i) {
+    events[i] = retire_two();
+    queries = 0;
+    ons__retire_poll(&list);
+    cr_expect(eq(int, queries, 2));
+  }
+  for (int i = 0; i < 2 * MUCH; ++i) events[i]->passed = true;
+  retire_two()->passed = true;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, released, 4 * MUCH + 2), "there is twice as much");
+  for (int i = 0; i < MUCH / 2; ++i) retire_two();
+  queries = 0;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, queries, 2), "the limit is the first one again, and not less");
+  retire_two();
+  queries = 0;
+  ons__retire_poll(&list);
+  cr_expect(eq(int, queries, MUCH / 2 + 1), "nor more");
 }
 
 /* What waits for a slow stream does not hide what is done. */

@@ -31,6 +31,7 @@ Test(source_joint, marks_global_indices) {
   static const char* const cases[] = {
       "int i = ^blockIdx.x * blockDim.x + ^threadIdx.x;",
       "int i = blockDim.x * ^blockIdx.x + ^threadIdx.x;",
+      "int i = ^blockIdx.x * blockDim.x + ^threadIdx.x, j;",
       "int i = ^threadIdx.x + ^blockIdx.x * blockDim.x;",
       "int i = ^threadIdx.x + (blockDim.x * ^blockIdx.x);",
       "auto i = ^blockIdx.x * (long long)blockDim.x + ^threadIdx.x;",
@@ -50,6 +51,10 @@ Test(source_joint, marks_global_indices) {
     *end = '\0';
     expect_text(source, 1, cases[i]);
   }
+  expect_text("int j = blockIdx.y * blockDim.y + threadIdx . z;", 0,
+              "int j = ^blockIdx.y * blockDim.y + ^threadIdx . z;");
+  expect_text("int i = blockIdx.x * blockDim.x + threadIdx.y;", 0,
+              "int i = blockIdx.x * blockDim.x + ^threadIdx.y;");
   expect_text(
       "i = blockIdx.x * blockDim.x + threadIdx.x; j = threadIdx.x; #\n"
       "k = threadIdx.x + blockIdx.x * blockDim.x;",
@@ -69,15 +74,12 @@ Test(source_joint, leaves_the_rest_alone) {
       "int i = blockIdx.x * (blockDim.x + threadIdx.x);",
       "int i = blockIdx.x * blockDim.x - threadIdx.x;",
       "int i = blockIdx.x + blockDim.x * threadIdx.x;",
-      "int i = blockIdx.y * blockDim.y + threadIdx.y;",
-      "int i = blockIdx.x * blockDim.x + threadIdx.y;",
       "int i = blockIdx.x * gridDim.x + threadIdx.x;",
       "int i = (short)blockIdx.x * blockDim.x + threadIdx.x;",
       "int i = blockIdx.x * blockDim.x + (unsigned char)threadIdx.x;",
       "float f = (float)blockIdx.x * blockDim.x + threadIdx.x;",
       "f(blockIdx.x * blockDim.x + threadIdx.x);",
       "f(i = blockIdx.x * blockDim.x + threadIdx.x);",
-      "int i = blockIdx.x * blockDim.x + threadIdx.x, j;",
       "int i = (blockIdx.x * blockDim.x + threadIdx.x;",
       "int i = int(int(blockIdx.x) * blockDim.x + threadIdx.x;",
       "\"i = blockIdx.x * blockDim.x + threadIdx.x;\"",
@@ -214,7 +216,8 @@ Test(joint, indices_beyond_32_bits) {
   unsigned long long* pointer = out;
   void* parameters[] = {&pointer};
   const uint32_t middle = 1u << 22;
-  const ons_cpu_launch launch = {{middle + kBlocks, 1, 1}, {kThreads, 1, 1}};
+  const ons_cpu_launch launch = {.grid = {middle + kBlocks, 1, 1},
+                                 .block = {kThreads, 1, 1}};
   kernel->run(&launch, parameters, middle - 2, middle + 2);
   for (size_t i = 0; i < kBlocks * kThreads; ++i) {
     cr_assert(eq(u64, out[i], i < 2048 ? (1ull << 32) - 2048 + i : i - 2048), "%zu", i);

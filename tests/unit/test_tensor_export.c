@@ -1,28 +1,18 @@
 /* Tensors handed on: what views say, and the order between home stream and consumer, on
  * the simulated GPU, which runs work late and reports every access and free that is not
  * ordered after the one before. */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <onstream/onstream.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/simgpu/sim_driver.h"
-#include "tests/simgpu/sim_gpu.h"
+#include "tests/unit/program_fixture.h"
 
-#define OK(call) cr_assert(eq(int, (int)(call), 0), "%s", error.message)
+enum { COUNT = 16, SIZE_BYTES = 4 * COUNT };
 
-enum { SEEDS = 40, COUNT = 16, SIZE_BYTES = 4 * COUNT };
-
-static ons_runtime* runtime;
-static ons_error error = ONS_ERROR_INIT;
-static void *home, *consumer, *third;
+static void* consumer;
 static int deleted;
 
 static void setup(void) {
-  ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
-  options.cuda_driver_path = ONS_TEST_SIMGPU_PATH;
-  OK(ons_runtime_create(&options, &runtime, &error));
+  open_runtime();
   int32_t count;
   OK(ons_runtime_device_count(runtime, kDLCUDA, &count, &error));
   sim_set_current(sim_primary_context(0));
@@ -34,25 +24,9 @@ static void teardown(void) { ons_runtime_release(runtime); }
 TestSuite(tensor_export, .init = setup, .fini = teardown);
 
 static void begin(uint64_t seed) {
-  sim_reset();
-  sim_schedule_begin(seed);
-  home = sim_stream_create(sim_primary_context(0), 1);
-  consumer = sim_stream_create(sim_primary_context(0), 1);
-  third = sim_stream_create(sim_primary_context(0), 1);
-  sim_name(home, "home");
-  sim_name(consumer, "consumer");
-  sim_name(third, "third");
+  begin_program(seed);
+  consumer = named_stream("consumer");
   deleted = 0;
-}
-
-static size_t end(bool print) {
-  size_t count = sim_schedule_end();
-  char text[2048] = "";
-  if (count > 0 && print) {
-    sim_report_text(0, text, sizeof(text));
-    cr_log_error("%s", text);
-  }
-  return count;
 }
 
 static void write_to(const void* memory, void* stream) {

@@ -354,6 +354,20 @@ Test(tensor_object, is_shared_by_threads) {
   cr_expect(eq(int, deleted, 1));
 }
 
+Test(tensor_object, references_are_counted) {
+  ons_tensor* tensor = import();
+  cr_expect(eq(u64, ons_tensor_reference_count(tensor), 1));
+  DLManagedTensorVersioned* view = NULL;
+  cr_assert(eq(int, ons_tensor_export(tensor, NULL, 0, &view, &error), ONS_STATUS_OK));
+  ons_tensor_retain(tensor);
+  cr_expect(eq(u64, ons_tensor_reference_count(tensor), 3));
+  view->deleter(view);
+  ons_tensor_release(tensor);
+  cr_expect(eq(u64, ons_tensor_reference_count(tensor), 1));
+  cr_expect(eq(u64, ons_tensor_reference_count(NULL), 0));
+  ons_tensor_release(tensor);
+}
+
 /* ---- capture ---------------------------------------------------------------------- */
 
 Test(tensor_object, no_import_between_a_capture_and_its_outside) {
@@ -650,6 +664,9 @@ Test(tensor_object, bad_input) {
   cr_expect_refused(&good, ONS_STATUS_ARGUMENT_VALUE);
   int64_t negative[] = {2, -3};
   managed->dl_tensor.shape = negative;
+  cr_expect_refused(&good, ONS_STATUS_ARGUMENT_VALUE);
+  managed->dl_tensor = tensor_on(kDLCUDA);
+  managed->dl_tensor.data = NULL;
   cr_expect_refused(&good, ONS_STATUS_ARGUMENT_VALUE);
   managed->dl_tensor = tensor_on(kDLMetal);
   cr_expect_refused(&good, ONS_STATUS_UNSUPPORTED);

@@ -2,31 +2,21 @@
  * real one allows, and every access and free that is not ordered after the one before is
  * reported. The kernel is compiled by the real NVRTC; without one the tests are skipped.
  */
-#include <criterion/criterion.h>
-#include <criterion/new/assert.h>
-#include <onstream/onstream.h>
 #include <stdlib.h>
 
-#include "tests/simgpu/sim_driver.h"
-#include "tests/simgpu/sim_gpu.h"
+#include "tests/unit/program_fixture.h"
 
-#define OK(call) cr_assert(eq(int, (int)(call), 0), "%s", error.message)
-
-enum { SEEDS = 40, SIZE_BYTES = 64 };
+enum { SIZE_BYTES = 64 };
 
 static const char source[] = "__global__ void touch(float* x) { x[0] += 1; }";
 
-static ons_runtime* runtime;
 static ons_module* module;
 static ons_kernel* touch;
-static ons_error error = ONS_ERROR_INIT;
 static int64_t shape[] = {SIZE_BYTES / 4};
-static void *home, *producer, *third;
+static void* producer;
 
 static void setup(void) {
-  ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
-  options.cuda_driver_path = ONS_TEST_SIMGPU_PATH;
-  OK(ons_runtime_create(&options, &runtime, &error));
+  open_runtime();
   OK(ons_module_create(runtime, source, NULL, &module, &error));
   OK(ons_module_kernel(module, "touch", &touch, &error));
   ons_status status = ons_kernel_prepare(touch, (DLDevice){kDLCUDA, 0}, NULL, &error);
@@ -46,24 +36,8 @@ static void teardown(void) {
 TestSuite(tensor_order, .init = setup, .fini = teardown);
 
 static void begin(uint64_t seed) {
-  sim_reset();
-  sim_schedule_begin(seed);
-  home = sim_stream_create(sim_primary_context(0), 1);
-  producer = sim_stream_create(sim_primary_context(0), 1);
-  third = sim_stream_create(sim_primary_context(0), 1);
-  sim_name(home, "home");
-  sim_name(producer, "producer");
-  sim_name(third, "third");
-}
-
-static size_t end(bool print) {
-  size_t count = sim_schedule_end();
-  char text[2048] = "";
-  if (count > 0 && print) {
-    sim_report_text(0, text, sizeof(text));
-    cr_log_error("%s", text);
-  }
-  return count;
+  begin_program(seed);
+  producer = named_stream("producer");
 }
 
 /* ---- the producer ----------------------------------------------------------------- */

@@ -9,25 +9,17 @@ ONS_CPU_SMALL_CONVERSIONS(__nv_bfloat16, bfloat16)
 
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
+typedef __nv_bfloat16_raw nv_bfloat16_raw;
+typedef __nv_bfloat162_raw nv_bfloat162_raw;
 
-inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) {
-  return __nv_bfloat162(a, b);
-}
-inline __nv_bfloat162 make_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) {
-  return __nv_bfloat162(a, b);
-}
-inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) {
-  return __nv_bfloat162(a, a);
-}
-inline __nv_bfloat162 __float2bfloat162_rn(float a) { return __nv_bfloat162(a, a); }
-inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) {
-  return __nv_bfloat162(a, b);
-}
-inline __nv_bfloat162 __float22bfloat162_rn(float2 a) { return __nv_bfloat162(a.x, a.y); }
-inline float2 __bfloat1622float2(__nv_bfloat162 a) { return {a.x, a.y}; }
-inline __nv_bfloat16 __low2bfloat16(__nv_bfloat162 a) { return a.x; }
-inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 a) { return a.y; }
-inline float __low2float(__nv_bfloat162 a) { return a.x; }
-inline float __high2float(__nv_bfloat162 a) { return a.y; }
+inline __nv_bfloat162 make_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return {a, b}; }
+
+#define CUDART_INF_BF16 __ushort_as_bfloat16((unsigned short)0x7F80U)
+#define CUDART_NAN_BF16 __ushort_as_bfloat16((unsigned short)0x7FFFU)
+#define CUDART_MIN_DENORM_BF16 __ushort_as_bfloat16((unsigned short)0x0001U)
+#define CUDART_MAX_NORMAL_BF16 __ushort_as_bfloat16((unsigned short)0x7F7FU)
+#define CUDART_NEG_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x8000U)
+#define CUDART_ZERO_BF16 __ushort_as_bfloat16((unsigned short)0x0000U)
+#define CUDART_ONE_BF16 __ushort_as_bfloat16((unsigned short)0x3F80U)
 
 #endif  // ONSTREAM_CPU_CUDA_BF16_H_

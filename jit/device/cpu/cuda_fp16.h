@@ -13,17 +13,19 @@ typedef __half nv_half;
 typedef __half2 half2;
 typedef __half2 __nv_half2;
 typedef __half2 nv_half2;
+typedef __half_raw __nv_half_raw;
+typedef __half_raw nv_half_raw;
+typedef __half2_raw __nv_half2_raw;
+typedef __half2_raw nv_half2_raw;
 
-inline __half2 __halves2half2(__half a, __half b) { return __half2(a, b); }
-inline __half2 make_half2(__half a, __half b) { return __half2(a, b); }
-inline __half2 __half2half2(__half a) { return __half2(a, a); }
-inline __half2 __float2half2_rn(float a) { return __half2(a, a); }
-inline __half2 __floats2half2_rn(float a, float b) { return __half2(a, b); }
-inline __half2 __float22half2_rn(float2 a) { return __half2(a.x, a.y); }
-inline float2 __half22float2(__half2 a) { return {a.x, a.y}; }
-inline __half __low2half(__half2 a) { return a.x; }
-inline __half __high2half(__half2 a) { return a.y; }
-inline float __low2float(__half2 a) { return a.x; }
-inline float __high2float(__half2 a) { return a.y; }
+inline __half2 make_half2(__half a, __half b) { return {a, b}; }
+
+#define CUDART_INF_FP16 __ushort_as_half((unsigned short)0x7C00U)
+#define CUDART_NAN_FP16 __ushort_as_half((unsigned short)0x7FFFU)
+#define CUDART_MIN_DENORM_FP16 __ushort_as_half((unsigned short)0x0001U)
+#define CUDART_MAX_NORMAL_FP16 __ushort_as_half((unsigned short)0x7BFFU)
+#define CUDART_NEG_ZERO_FP16 __ushort_as_half((unsigned short)0x8000U)
+#define CUDART_ZERO_FP16 __ushort_as_half((unsigned short)0x0000U)
+#define CUDART_ONE_FP16 __ushort_as_half((unsigned short)0x3C00U)
 
 #endif  // ONSTREAM_CPU_CUDA_FP16_H_

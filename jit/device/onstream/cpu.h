@@ -1,9 +1,9 @@
 // The CUDA dialect for host compilers: ahead of every source that the CPU backend
-// compiles, behind cpu_abi.h and kernel.h and before cpu_functions.h. A kernel is an
-// ordinary function; its runner calls it for each thread of each block. Barriers,
-// shuffles, votes and shared memory are declared so that their use is an error that names
-// them. The user's macros come behind this header: what its own macros expand to, and the
-// lines for the kernels, use names of no other use.
+// compiles, behind cpu_abi.h and kernel.h and before cpu_threads.h. A kernel is an
+// ordinary function; its runner calls it for each thread of each block: in loops, or,
+// where threads may wait for each other, one by one from the library's fibers. The user's
+// macros come behind this header: what its own macros expand to, and the lines for the
+// kernels, use names of no other use.
 #ifndef ONSTREAM_CPU_H_
 #define ONSTREAM_CPU_H_
 
@@ -36,7 +36,9 @@
  */
 #define __noinline__
 #define __align__(bytes) __attribute__((__aligned__(bytes)))
-#define __shared__ ons_cpu_no_shared_memory
+#ifndef ONS_WARP_SIZE
+#define ONS_WARP_SIZE 32
+#endif
 #ifndef __clang__
 #define __builtin_assume(condition) ((condition) ? (void)0 : __builtin_unreachable())
 #endif
@@ -109,9 +111,13 @@ constexpr bool leaves_at_bounds = true;
 
 struct position {
   coordinates thread, block, block_size, grid_size;
-  flag is_out;  // a thread of the row at hand has failed its bounds check
+  flag is_out;    // a thread of the row at hand has failed its bounds check
+  flag is_alone;  // its block has no other thread
+  const ons_cpu_launch* launch;
 };
-static thread_local position here;
+// Not thread_local: each use would ask whether the source's thread-local objects, of
+// which some are found through it, have been initialised.
+static __thread position here;
 
 __attribute__((always_inline)) inline void set(coordinates& to, uint32_t x, uint32_t y,
                                                uint32_t z) {
@@ -132,6 +138,32 @@ using make_indices = __make_integer_seq<indices_of, size_t, N_>;
 template <size_t N_>
 using make_indices = indices<__integer_pack(N_)...>;
 #endif
+
+// Walks the blocks of a grid.
+struct cursor {
+  const uint32_t grid_x, grid_y;
+  uint64_t block;
+  uint32_t x, y, z;
+
+  cursor(const ons_cpu_launch& launch, uint64_t first)
+      : grid_x(launch.grid[0]),
+        grid_y(launch.grid[1]),
+        block(first),
+        x(static_cast<uint32_t>(first % grid_x)),
+        y(static_cast<uint32_t>(first / grid_x % grid_y)),
+        z(static_cast<uint32_t>(first / grid_x / grid_y)) {}
+
+  // Not past the end of a row.
+  __attribute__((always_inline)) void advance(uint32_t length) {
+    block += length;
+    x += length;
+    if (x < grid_x) return;
+    x = 0;
+    if (++y < grid_y) return;
+    y = 0;
+    ++z;
+  }
+};
 
 // ---- parameters ----
 
@@ -175,18 +207,21 @@ struct is_callable<void(P_...)> {
 // ---- runners ----
 
 // Of a kernel that cannot be called: only its signature is told.
-template <class F_, F_* kernel, bool is_guarded_, bool is_joint_, bool is_callable_>
+template <class F_, F_* kernel, unsigned int how_, bool is_callable_>
 struct runner {
   static constexpr uint32_t parameter_count = 0;
   static constexpr const uint32_t* parameter_bytes = nullptr;
   static constexpr ons_cpu_runner run = nullptr;
 };
 
-template <class... P_, void (*kernel)(P_...), bool is_guarded_, bool is_joint_>
-struct runner<void(P_...), kernel, is_guarded_, is_joint_, true> {
+// Launch and parameters are copies in what runs a kernel: no store of it can change them.
+template <class... P_, void (*kernel)(P_...), unsigned int how_>
+struct runner<void(P_...), kernel, how_, true> {
   static constexpr uint32_t parameter_count = sizeof...(P_);
   static constexpr uint32_t parameter_bytes[sizeof...(P_) + 1] = {
       parameter<P_>::size_bytes..., 0};
+
+  // ---- as loops ----
 
   __attribute__((always_inline)) static inline void run_thread(int x, int y, int z,
                                                                P_... values) {
@@ -200,7 +235,7 @@ struct runner<void(P_...), kernel, is_guarded_, is_joint_, true> {
                                                             P_... values) {
     int x = 0;
     here.is_out = flag{0};
-    while (leaves_at_bounds && is_guarded_ && x < size_x) {
+    while (leaves_at_bounds && (how_ & ONS_CPU_GUARDED) && x < size_x) {
       run_thread(x++, y, z, values...);
       if (here.is_out != flag{0}) break;
     }
@@ -225,29 +260,64 @@ struct runner<void(P_...), kernel, is_guarded_, is_joint_, true> {
     const uint64_t in_row = launch.grid[0] - x;
     const uint64_t length = left < in_row ? left : in_row;
     const bool fits = (x + length) * launch.block[0] <= INT32_MAX;
-    return is_joint_ && fits ? static_cast<uint32_t>(length) : 1;
+    return (how_ & ONS_CPU_JOINT) && fits ? static_cast<uint32_t>(length) : 1;
   }
 
-  // Launch and parameters are copies: no store of the kernel can change them.
   __attribute__((always_inline)) static inline void run_blocks(
       const ons_cpu_launch launch, uint64_t first, uint64_t last, P_... values) {
-    const uint32_t grid_x = launch.grid[0], grid_y = launch.grid[1];
-    set(here.grid_size, grid_x, grid_y, launch.grid[2]);
     set(here.block_size, launch.block[0], launch.block[1], launch.block[2]);
-    uint32_t x = static_cast<uint32_t>(first % grid_x);
-    uint32_t y = static_cast<uint32_t>(first / grid_x % grid_y);
-    uint32_t z = static_cast<uint32_t>(first / grid_x / grid_y);
-    for (uint64_t block = first; block < last;) {
-      const uint32_t length = joint_length(launch, x, last - block);
-      set(here.block, x, y, z);
+    cursor at(launch, first);
+    while (at.block < last) {
+      const uint32_t length = joint_length(launch, at.x, last - at.block);
+      set(here.block, at.x, at.y, at.z);
       run_block(launch, length, values...);
-      block += length;
-      x += length;
-      if (x < grid_x) continue;
-      x = 0;
-      if (++y < grid_y) continue;
-      y = 0;
-      ++z;
+      at.advance(length);
+    }
+  }
+
+  // ---- a thread that is its block ----
+
+  // Nobody is there to wait for: what the barriers ask is known to the compiler, as is
+  // the size of the block.
+  __attribute__((always_inline)) static inline void run_alone(const ons_cpu_launch launch,
+                                                              uint64_t first,
+                                                              uint64_t last,
+                                                              P_... values) {
+    for (cursor at(launch, first); at.block < last; at.advance(1)) {
+      here.is_alone = flag{1};
+      set(here.block_size, 1, 1, 1);
+      set(here.block, at.x, at.y, at.z);
+      run_thread(0, 0, 0, values...);
+    }
+  }
+
+  // ---- threads that may wait ----
+
+  template <size_t... I_>
+  static void run_waiting(void* parameters_pointer, uint32_t i, indices<I_...>) {
+    void* const* parameters = static_cast<void* const*>(parameters_pointer);
+    const uint32_t size_x = static_cast<uint32_t>(here.block_size.x);
+    const uint32_t size_y = static_cast<uint32_t>(here.block_size.y);
+    const uint32_t row = i / size_x;
+    set(here.thread, i % size_x, row % size_y, row / size_y);
+    kernel(parameter<P_>(parameters[I_]).value()...);
+  }
+  static void run_ith(void* parameters, uint32_t i) {
+    run_waiting(parameters, i, make_indices<sizeof...(P_)>());
+  }
+
+  static inline void run_together(const ons_cpu_launch& launch, void* const* parameters,
+                                  uint64_t first, uint64_t last) {
+    ons_cpu_block block = {
+        &launch, {}, launch.block[0], run_ith, const_cast<void**>(parameters)};
+    block.thread_count *= launch.block[1] * launch.block[2];
+    set(here.block_size, launch.block[0], launch.block[1], launch.block[2]);
+    for (cursor at(launch, first); at.block < last; at.advance(1)) {
+      set(here.block, at.x, at.y, at.z);
+      block.index[0] = at.x;
+      block.index[1] = at.y;
+      block.index[2] = at.z;
+      launch.services->run_block(&block);
     }
   }
 
@@ -256,11 +326,21 @@ struct runner<void(P_...), kernel, is_guarded_, is_joint_, true> {
                                                            void* const* parameters,
                                                            uint64_t first, uint64_t last,
                                                            indices<I_...>) {
-    run_blocks(launch, first, last, parameter<P_>(parameters[I_]).value()...);
+    const bool is_one = launch.block[0] * launch.block[1] * launch.block[2] == 1;
+    if (!(how_ & ONS_CPU_MAY_WAIT)) {
+      run_blocks(launch, first, last, parameter<P_>(parameters[I_]).value()...);
+    } else if (is_one) {
+      run_alone(launch, first, last, parameter<P_>(parameters[I_]).value()...);
+    } else {
+      run_together(launch, parameters, first, last);
+    }
   }
 
   static void run(const ons_cpu_launch* launch, void* const* parameters, uint64_t first,
                   uint64_t last) {
+    here.launch = launch;
+    here.is_alone = flag{0};
+    set(here.grid_size, launch->grid[0], launch->grid[1], launch->grid[2]);
     unpack(*launch, parameters, first, last, make_indices<sizeof...(P_)>());
   }
 };
@@ -287,15 +367,18 @@ const char* signature() {
 // ---- what the source refers to: outside of the namespace, which its own names may hide
 // ---
 
-// `is_guarded_`: have bounds checks of the source been marked? `is_joint_`: has no index
-// been used but in marked sums?
-template <class Kernel_, Kernel_* kernel, bool is_guarded_, bool is_joint_>
+// `found_`: ONS_CPU_GUARDED and its like. Memory of the block keeps blocks apart.
+template <class Kernel_, Kernel_* kernel, unsigned int found_, bool is_joint_>
 constexpr ons_cpu_kernel ons_cpu_describe() {
+  constexpr unsigned int joint = is_joint_ ? found_ | ONS_CPU_JOINT : found_;
+  constexpr unsigned int how = found_ & ONS_CPU_SHARES ? found_ & ~ONS_CPU_JOINT : joint;
   using function = typename ons_cpu::plain<Kernel_>::type;
-  using type = ons_cpu::runner<function, kernel, is_guarded_, is_joint_,
-                               ons_cpu::is_callable<function>::value>;
-  return {ONS_CPU_ABI_VERSION, type::parameter_count, type::parameter_bytes, type::run,
-          ons_cpu::signature<function>};
+  using type =
+      ons_cpu::runner<function, kernel, how, ons_cpu::is_callable<function>::value>;
+  return {ONS_CPU_ABI_VERSION,          type::parameter_count,
+          type::parameter_bytes,        type::run,
+          ons_cpu::signature<function>, ONS_WARP_SIZE,
+          (how & ONS_CPU_MAY_WAIT) != 0};
 }
 
 #define ONS_CPU_COORDINATES(type, name, member)                 \

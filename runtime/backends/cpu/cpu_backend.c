@@ -6,18 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "jit/compiler_identity.h"
 #include "jit/host_compiler.h"
 #include "jit/shared_object.h"
 #include "runtime/backend.h"
+#include "runtime/backends/cpu/cpu_grid.h"
 #include "runtime/backends/cpu/cpu_pool.h"
+#include "runtime/backends/cpu/cpu_work.h"
+#include "runtime/backends/cpu/cpu_worker.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/thread.h"
 
-/* Waking the pool costs about this much; a launch that is done sooner never pays it. */
-enum { ALONE_NS = 20000 };
+enum {
+  /* Waking the pool costs about this much; a launch that is done sooner never pays it. */
+  ALONE_NS = 20000,
+  /* Of a cooperative launch: each is an OS thread. */
+  BLOCKS_PER_THREAD = 32
+};
 
 typedef struct cpu_backend {
   ons__backend base;
@@ -119,8 +126,10 @@ static ons_status device_open(ons__backend* backend, int32_t ordinal,
   base->limits = (ons__device_limits){.grid = {INT32_MAX, 65535, 65535},
                                       .block = {1024, 1024, 64},
                                       .threads_per_block = 1024,
-                                      .shared_bytes = 0};
+                                      .shared_bytes = ONS__CPU_SHARED_BYTES};
   base->traits.multiprocessor_count = device->thread_count;
+  base->traits.threads_per_multiprocessor = BLOCKS_PER_THREAD * ONS__CPU_BLOCK_THREADS;
+  base->traits.has_cooperative = true;
   snprintf(base->arch, sizeof(base->arch), "native");
   char model[96];
   read_model(model, sizeof(model));
@@ -141,6 +150,22 @@ static ons_status compile(ons__device* device, const ons__compile_request* reque
   cpu_backend* backend = (cpu_backend*)device->backend;
   return ons__host_compiler_compile(backend->compiler, request, out_image, out_log,
                                     error);
+}
+
+static ons__host_search_options search_options(const ons__settings* settings) {
+  return (ons__host_search_options){.allocator = settings->allocator,
+                                    .explicit_command = settings->host_compiler_path,
+                                    .locate = settings->locate,
+                                    .locate_user_data = settings->locate_user_data,
+                                    .interrupt = settings->interrupt,
+                                    .interrupt_user_data = settings->interrupt_user_data};
+}
+
+static bool identify(ons__device* device, const ons__compile_request* request,
+                     ons__string* out_text) {
+  (void)request;
+  const ons__host_search_options options = search_options(device->backend->settings);
+  return ons__host_identify(&options, out_text);
 }
 
 static ons_status load(ons__device* device, const ons__image* image,
@@ -207,6 +232,10 @@ static ons_status function(ons__binary* base, const char* lowered,
     return ons__error_set(error, ONS_STATUS_NOT_FOUND, "the compiled module has no %s",
                           lowered);
   }
+  if (kernel->warp_size != 32 && kernel->warp_size != 64) {
+    return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                          "ONS_WARP_SIZE is %u: give 32 or 64", kernel->warp_size);
+  }
   if (!kernel->run) {
     return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
                           "a parameter of it cannot be copied: its class has no copy "
@@ -220,6 +249,7 @@ static ons_status function(ons__binary* base, const char* lowered,
   *out_function = (ons__function){.handle = entry};
   out_function->attributes.struct_size = sizeof(out_function->attributes);
   out_function->attributes.max_threads_per_block = base->device->limits.threads_per_block;
+  out_function->attributes.max_dynamic_shared_bytes = base->device->limits.shared_bytes;
   return ONS_STATUS_OK;
 }
 
@@ -238,12 +268,6 @@ static ons_status variable(ons__binary* base, const char* lowered, void** out_ad
 
 /* ---- launches --------------------------------------------------------------------- */
 
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The pool of this process, made at the first need. NULL when out of memory. In the child
  * of a fork the parent's is left behind, as another thread may be looking at it. */
 static ons__cpu_pool* pool_of(cpu_device* device) {
@@ -260,19 +284,19 @@ static ons__cpu_pool* pool_of(cpu_device* device) {
 }
 
 /* Runs blocks on this thread, more at a time, until they are done or have taken so long
- * that the pool is worth waking. Returns how many were run. */
-static uint64_t run_alone(cpu_function* self, const ons_cpu_launch* launch,
-                          void* const* parameters, uint64_t block_count) {
-  const uint64_t start = now_ns();
+ * that the pool is worth waking. */
+static void run_alone(cpu_function* self, ons__cpu_work* work) {
+  const uint64_t start = ons__cpu_now_ns();
   uint64_t done = 0, elapsed = 0;
-  for (uint64_t step = 1; done < block_count && elapsed < ALONE_NS; step *= 2) {
-    uint64_t count = step < block_count - done ? step : block_count - done;
-    self->kernel->run(launch, parameters, done, done + count);
+  for (uint64_t step = 1; done < work->last_block && elapsed < ALONE_NS; step *= 2) {
+    const uint64_t left = work->last_block - done;
+    const uint64_t count = step < left ? step : left;
+    if (!ons__cpu_worker_run(&work->piece, done, done + count)) return;
     done += count;
-    elapsed = now_ns() - start;
+    elapsed = ons__cpu_now_ns() - start;
   }
   atomic_store_explicit(&self->block_ns, elapsed / done, memory_order_relaxed);
-  return done;
+  atomic_store_explicit(&work->next_block, done, memory_order_relaxed);
 }
 
 /* Pieces long enough to be worth fetching and short enough to even out the threads' ends.
@@ -285,33 +309,35 @@ static uint64_t piece_size(uint64_t block_count, uint64_t block_ns,
   return size ? size : 1;
 }
 
-static void run_blocks(cpu_device* device, cpu_function* self,
-                       const ons_cpu_launch* launch, void* const* parameters,
-                       uint64_t block_count) {
-  uint64_t block_ns = atomic_load_explicit(&self->block_ns, memory_order_relaxed);
-  uint64_t done = 0;
-  if (block_ns <= ALONE_NS / block_count) {
-    done = run_alone(self, launch, parameters, block_count);
-    if (done == block_count) return;
-    block_ns = atomic_load_explicit(&self->block_ns, memory_order_relaxed);
-  }
-  ons__cpu_pool* pool = pool_of(device);
-  if (!pool) {
-    self->kernel->run(launch, parameters, done, block_count);
+/* Runs what is left, on all threads there are to be. */
+static void share(cpu_device* device, ons__cpu_work* work, const ons_executor* executor) {
+  if (executor) {
+    ons__cpu_work_execute(work, executor, allocator_of(&device->base));
     return;
   }
-  ons__cpu_work work = {
-      .run = self->kernel->run,
-      .launch = launch,
-      .parameters = parameters,
-      .first_block = done,
-      .last_block = block_count,
-      .blocks_at_once = piece_size(block_count - done, block_ns, device->thread_count)};
-  const uint64_t start = now_ns();
-  ons__cpu_pool_run(pool, &work);
-  uint64_t thread_ns = (now_ns() - start) * device->thread_count;
-  atomic_store_explicit(&self->block_ns, thread_ns / (block_count - done),
-                        memory_order_relaxed);
+  ons__cpu_pool* pool = device->thread_count > 1 ? pool_of(device) : NULL;
+  if (pool) {
+    ons__cpu_pool_run(pool, work);
+  } else {
+    ons__cpu_work_take_own(work);
+  }
+}
+
+static void run_blocks(cpu_device* device, cpu_function* self, ons__cpu_work* work,
+                       const ons_executor* executor) {
+  uint64_t block_ns = atomic_load_explicit(&self->block_ns, memory_order_relaxed);
+  if (block_ns <= ALONE_NS / work->last_block) {
+    run_alone(self, work);
+    block_ns = atomic_load_explicit(&self->block_ns, memory_order_relaxed);
+  }
+  const uint64_t left = work->last_block - atomic_load(&work->next_block);
+  if (left == 0 || ons__cpu_fault_is_set(work->piece.fault)) return;
+  const uint32_t threads = executor ? executor->thread_count : device->thread_count;
+  work->blocks_at_once = piece_size(left, block_ns, threads ? threads : 1);
+  const uint64_t start = ons__cpu_now_ns();
+  share(device, work, executor);
+  const uint64_t thread_ns = (ons__cpu_now_ns() - start) * threads;
+  atomic_store_explicit(&self->block_ns, thread_ns / left, memory_order_relaxed);
 }
 
 /* Of kernels that do one element a thread: the thread loop is then as good as a flat one,
@@ -328,26 +354,66 @@ static ons_status block_size(ons__device* base, const ons__function* function_,
   return ONS_STATUS_OK;
 }
 
+/* How many blocks of a cooperative launch run at a time. */
+static ons_status resident_blocks(ons__device* device, const ons__function* function_,
+                                  uint32_t block_threads, uint32_t shared_bytes,
+                                  uint32_t* out_count, ons_error* error) {
+  (void)device;
+  (void)function_;
+  (void)block_threads;
+  (void)shared_bytes;
+  (void)error;
+  *out_count = BLOCKS_PER_THREAD;
+  return ONS_STATUS_OK;
+}
+
+static bool is_cooperative(const ons_launch* launch) {
+  return launch->attributes && (launch->attributes->flags & ONS_ATTRIBUTES_COOPERATIVE);
+}
+
+static ons_status report(const ons__cpu_fault* fault, ons_error* error) {
+  const ons_status status = (ons_status)atomic_load(&fault->status);
+  return status == ONS_STATUS_OK ? status
+                                 : ons__error_set(error, status, "%s", fault->text);
+}
+
 static ons_status launch_blocks(ons__device* base, const ons__function* function_,
                                 const ons_launch* launch, void* stream,
                                 void* const* parameters, size_t parameter_count,
                                 ons_error* error) {
   (void)stream;
   (void)parameter_count;
-  (void)error;
   cpu_device* device = (cpu_device*)base;
   cpu_function* self = function_->handle;
   assert(parameter_count == self->kernel->parameter_count);
-  const ons_cpu_launch blocks = {{launch->grid[0], launch->grid[1], launch->grid[2]},
-                                 {launch->block[0], launch->block[1], launch->block[2]}};
+  const ons_cpu_launch blocks = {
+      .grid = {launch->grid[0], launch->grid[1], launch->grid[2]},
+      .block = {launch->block[0], launch->block[1], launch->block[2]},
+      .shared_bytes = launch->shared_bytes,
+      .warp_size = self->kernel->warp_size};
   const uint64_t count = (uint64_t)blocks.grid[0] * blocks.grid[1] * blocks.grid[2];
   if (count == 0) return ONS_STATUS_OK;
-  if (count == 1 || device->thread_count == 1) {
-    self->kernel->run(&blocks, parameters, 0, count);
+  ons__cpu_fault fault;
+  atomic_init(&fault.status, ONS_STATUS_OK);
+  atomic_init(&fault.claimed, false);
+  ons__cpu_work work = {
+      .piece = {.run = self->kernel->run,
+                .launch = &blocks,
+                .parameters = parameters,
+                .fault = &fault},
+      .last_block = count,
+      .interrupt = base->backend->settings->interrupt,
+      .interrupt_user_data = base->backend->settings->interrupt_user_data};
+  if (is_cooperative(launch)) {
+    ons_status status =
+        ons__cpu_grid_run(&work.piece, (uint32_t)count, allocator_of(base), error);
+    if (status) return status;
+  } else if (count == 1) {
+    ons__cpu_worker_run(&work.piece, 0, 1);
   } else {
-    run_blocks(device, self, &blocks, parameters, count);
+    run_blocks(device, self, &work, launch->executor);
   }
-  return ONS_STATUS_OK;
+  return report(&fault, error);
 }
 
 /* ---- the backend ------------------------------------------------------------------ */
@@ -367,12 +433,14 @@ static const ons__backend_ops cpu_ops = {
     .device_open = device_open,
     .device_close = device_close,
     .compile = compile,
+    .identify = identify,
     .load = load,
     .unload = unload,
     .function = function,
     .variable = variable,
     .launch = launch_blocks,
     .block_size = block_size,
+    .resident_blocks = resident_blocks,
 };
 
 ons_status ons__cpu_backend_create(const ons__settings* settings,
@@ -381,10 +449,7 @@ ons_status ons__cpu_backend_create(const ons__settings* settings,
   cpu_backend* backend = ons__alloc(settings->allocator, sizeof(*backend));
   if (!backend) return ons__error_no_memory(error);
   backend->base = (ons__backend){.ops = &cpu_ops, .settings = settings};
-  ons__host_search_options options = {.allocator = settings->allocator,
-                                      .explicit_command = settings->host_compiler_path,
-                                      .locate = settings->locate,
-                                      .locate_user_data = settings->locate_user_data};
+  const ons__host_search_options options = search_options(settings);
   ons_status status = ons__host_compiler_create(&options, &backend->compiler, error);
   if (status != ONS_STATUS_OK) {
     destroy(&backend->base);

@@ -2,16 +2,13 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <unistd.h>
 
 #include "runtime/base/alloc.h"
 
 /* A piece of work in the pool's list, on the stack of the thread that launched. */
 typedef struct job {
-  const ons__cpu_work* work;
-  atomic_uint_fast64_t next_block;
+  ons__cpu_work* work;
   uint32_t helper_count; /* pool threads in it; guarded by the pool's mutex */
   struct job* next;
 } job;
@@ -27,18 +24,6 @@ struct ons__cpu_pool {
   uint32_t thread_count;
   pthread_t threads[];
 };
-
-static void take_blocks(job* self) {
-  const ons__cpu_work* work = self->work;
-  for (;;) {
-    uint64_t first = atomic_fetch_add_explicit(&self->next_block, work->blocks_at_once,
-                                               memory_order_relaxed);
-    if (first >= work->last_block) return;
-    uint64_t left = work->last_block - first;
-    uint64_t count = left < work->blocks_at_once ? left : work->blocks_at_once;
-    work->run(work->launch, work->parameters, first, first + count);
-  }
-}
 
 /* A job whose blocks are all taken leaves the list; whoever sees it first takes it out.
  */
@@ -62,7 +47,7 @@ static void* work_until_stopped(void* pool_pointer) {
     }
     ++current->helper_count;
     pthread_mutex_unlock(&pool->mutex);
-    take_blocks(current);
+    ons__cpu_work_take(current->work);
     pthread_mutex_lock(&pool->mutex);
     unlink_job(pool, current);
     if (--current->helper_count == 0) pthread_cond_broadcast(&pool->helper_left);
@@ -71,23 +56,12 @@ static void* work_until_stopped(void* pool_pointer) {
   return NULL;
 }
 
-/* The host's signals are the host's threads' business; a fault is that of the thread that
- * made it, and blocked it would kill the process past the host's handler. */
 static void start_threads(ons__cpu_pool* pool, uint32_t count) {
-  static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS};
-  sigset_t blocked, before;
-  sigfillset(&blocked);
-  for (size_t i = 0; i < sizeof(faults) / sizeof(*faults); ++i) {
-    sigdelset(&blocked, faults[i]);
-  }
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  while (pool->thread_count < count) {
-    pthread_t* thread = &pool->threads[pool->thread_count];
-    if (pthread_create(thread, NULL, work_until_stopped, pool) != 0) break;
-    pthread_setname_np(*thread, "onstream-cpu");
+  while (pool->thread_count < count &&
+         ons__cpu_thread_start(work_until_stopped, pool,
+                               &pool->threads[pool->thread_count])) {
     ++pool->thread_count;
   }
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 ons__cpu_pool* ons__cpu_pool_create(const ons_allocator* allocator,
@@ -107,11 +81,11 @@ ons__cpu_pool* ons__cpu_pool_create(const ons_allocator* allocator,
 
 bool ons__cpu_pool_is_ours(const ons__cpu_pool* pool) { return pool->pid == getpid(); }
 
-void ons__cpu_pool_run(ons__cpu_pool* pool, const ons__cpu_work* work) {
-  assert(work->blocks_at_once > 0 && work->first_block <= work->last_block);
+void ons__cpu_pool_run(ons__cpu_pool* pool, ons__cpu_work* work) {
+  const uint64_t first = atomic_load(&work->next_block);
+  assert(work->blocks_at_once > 0 && first <= work->last_block);
   job self = {.work = work};
-  atomic_init(&self.next_block, work->first_block);
-  uint64_t pieces = (work->last_block - work->first_block) / work->blocks_at_once;
+  const uint64_t pieces = (work->last_block - first) / work->blocks_at_once;
 
   pthread_mutex_lock(&pool->mutex);
   self.next = pool->jobs;
@@ -123,11 +97,13 @@ void ons__cpu_pool_run(ons__cpu_pool* pool, const ons__cpu_work* work) {
   }
   pthread_mutex_unlock(&pool->mutex);
 
-  take_blocks(&self);
+  ons__cpu_work_take_own(work);
 
   pthread_mutex_lock(&pool->mutex);
   unlink_job(pool, &self);
-  while (self.helper_count > 0) pthread_cond_wait(&pool->helper_left, &pool->mutex);
+  while (self.helper_count > 0) {
+    ons__cpu_work_wait(work, &pool->helper_left, &pool->mutex);
+  }
   pthread_mutex_unlock(&pool->mutex);
 }
 

@@ -6,19 +6,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "jit/device/onstream/cpu_abi.h"
+#include "runtime/backends/cpu/cpu_work.h"
 
 typedef struct ons__cpu_pool ons__cpu_pool;
-
-/* Blocks to be run; borrowed for the call of ons__cpu_pool_run. */
-typedef struct ons__cpu_work {
-  ons_cpu_runner run;
-  const ons_cpu_launch* launch;
-  void* const* parameters;
-  uint64_t first_block;
-  uint64_t last_block; /* one past */
-  uint64_t blocks_at_once;
-} ons__cpu_work;
 
 /* Starts `thread_count` - 1 threads: a launch's own thread works as well. Fewer where the
  * system refuses some. NULL when out of memory. */
@@ -29,8 +19,9 @@ ons__cpu_pool* ons__cpu_pool_create(const ons_allocator* allocator,
  * threads. */
 bool ons__cpu_pool_is_ours(const ons__cpu_pool* pool);
 
-/* Runs the work to its end. Any number of threads at once. */
-void ons__cpu_pool_run(ons__cpu_pool* pool, const ons__cpu_work* work);
+/* Runs the work to its end, on the calling thread as well. Any number of threads at once.
+ */
+void ons__cpu_pool_run(ons__cpu_pool* pool, ons__cpu_work* work);
 
 /* Joins the threads, unless the pool is another process's. No work may be running. NULL
  * is accepted. */

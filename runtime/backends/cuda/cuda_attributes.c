@@ -49,22 +49,6 @@ static CUlaunchConfig make_config(const ons_launch* launch, void* stream,
   };
 }
 
-/* As for launches without attributes, a CUfunction is not for streams of other contexts
- * than its own. */
-static CUresult enqueue(const ons__cuda_driver* driver, const ons__function* function,
-                        const CUlaunchConfig* config, void* const* parameters) {
-  CUresult result =
-      driver->cuLaunchKernelEx(config, function->handle, (void**)parameters, NULL);
-  bool is_foreign =
-      result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE;
-  if (!is_foreign || !function->portable_handle ||
-      ons__stream_is_special(config->hStream)) {
-    return result;
-  }
-  return driver->cuLaunchKernelEx(config, function->portable_handle, (void**)parameters,
-                                  NULL);
-}
-
 ons_status ons__cuda_launch_with_attributes(ons__device* base,
                                             const ons__function* function,
                                             const ons_launch* launch, void* stream,
@@ -79,8 +63,15 @@ ons_status ons__cuda_launch_with_attributes(ons__device* base,
   ons__cuda_scope scope;
   CUresult result = ons__cuda_stream_enter(device, stream, &scope);
   if (!result) {
-    result = enqueue(driver, function, &config, parameters);
+    result =
+        driver->cuLaunchKernelEx(&config, function->handle, (void**)parameters, NULL);
     ons__cuda_context_leave(device, &scope);
+  }
+  if (ons__cuda_needs_portable(function, stream, result)) {
+    ons_status status = ons__cuda_stream_check(base, stream, error);
+    if (status) return status;
+    result = driver->cuLaunchKernelEx(&config, function->portable_handle,
+                                      (void**)parameters, NULL);
   }
   return result ? ons__cuda_error(driver, "cuLaunchKernelEx", result, error)
                 : ONS_STATUS_OK;

@@ -61,6 +61,12 @@ static ons_status compile(ons__device* device, const ons__compile_request* reque
   return ons__nvrtc_compile(backend->nvrtc, request, out_image, out_log, error);
 }
 
+static bool identify(ons__device* device, const ons__compile_request* request,
+                     ons__string* out_text) {
+  const ons__cuda_backend* backend = (const ons__cuda_backend*)device->backend;
+  return ons__nvrtc_identify(backend->nvrtc, request, out_text);
+}
+
 static const ons__backend_ops ops = {
     .name = "cuda",
     .destroy = destroy,
@@ -68,11 +74,11 @@ static const ons__backend_ops ops = {
     .device_open = device_open,
     .device_close = ons__cuda_device_close,
     .compile = compile,
+    .identify = identify,
     .load = ons__cuda_load,
     .unload = ons__cuda_unload,
     .function = ons__cuda_function,
     .variable = ons__cuda_variable,
-    .copy_from_host = ons__cuda_copy_from_host,
     .launch = ons__cuda_launch,
     .block_size = ons__cuda_block_size,
     .launch_with_attributes = ons__cuda_launch_with_attributes,
@@ -91,6 +97,7 @@ static const ons__backend_ops ops = {
     .event_handle = ons__cuda_event_handle,
     .stream_wait = ons__cuda_stream_wait,
     .memory_copy = ons__cuda_memory_copy,
+    .copy_from_host = ons__cuda_copy_from_host,
     .graph_retain = ons__cuda_graph_retain,
     .caller_event_wait = ons__cuda_caller_event_wait,
     .caller_event_record = ons__cuda_caller_event_record,

@@ -84,6 +84,12 @@ ONS__HOT ons_status ons__cuda_launch(ons__device* device, const ons__function* f
                                      void* const* parameters, size_t parameter_count,
                                      ons_error* error);
 
+/* After a launch with function->handle that failed: is the portable handle to be tried?
+ * It would run on the stream's device, whichever that is: ons__cuda_stream_check first.
+ */
+bool ons__cuda_needs_portable(const ons__function* function, const void* stream,
+                              CUresult result);
+
 ons_status ons__cuda_launch_with_attributes(ons__device* device,
                                             const ons__function* function,
                                             const ons_launch* launch, void* stream,
@@ -122,6 +128,8 @@ void* ons__cuda_event_handle(const void* event);
 ons_status ons__cuda_stream_wait(ons__device* device, void* stream, ons_error* error);
 ons_status ons__cuda_memory_copy(ons__device* device, void* target, const void* source,
                                  size_t size_bytes, void* stream, ons_error* error);
+ons_status ons__cuda_copy_from_host(ons__device* device, void* target, const void* source,
+                                    size_t size_bytes, void* stream, ons_error* error);
 void ons__cuda_housekeeping_enter(ons__device* device, unsigned* out_token);
 void ons__cuda_housekeeping_leave(ons__device* device, unsigned token);
 ons_status ons__cuda_graph_retain(ons__device* device, void* graph, void* object,
@@ -146,8 +154,5 @@ void ons__cuda_memory_free(ons__device* device, void* pointer);
 ons_status ons__cuda_memory_zero(ons__device* device, void* pointer, size_t size_bytes,
                                  void* stream, ons_error* error);
 bool ons__cuda_host_pointer_usable(ons__device* device, const void* pointer);
-ons_status ons__cuda_copy_from_host(ons__device* device, void* stream, void* target,
-                                    const void* source, size_t size_bytes,
-                                    ons_error* error);
 
 #endif /* ONS_RUNTIME_BACKENDS_CUDA_CUDA_BACKEND_H_ */

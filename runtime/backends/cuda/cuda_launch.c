@@ -43,22 +43,22 @@ static CUresult enqueue_special(const ons__cuda_device* device, CUfunction funct
   return result;
 }
 
-/* Does the code say that the function is of another context than the stream? The driver
- * answers so before it enqueues anything. */
-static bool is_foreign_context(CUresult result) {
-  return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE;
+/* A CUfunction belongs to the primary context and is the fastest; a stream of another
+ * context (a green one, say) needs the CUkernel, which the driver maps to it. The driver
+ * says so before it enqueues anything. */
+bool ons__cuda_needs_portable(const ons__function* function, const void* stream,
+                              CUresult result) {
+  bool is_foreign =
+      result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_INVALID_HANDLE;
+  return is_foreign && function->portable_handle && !ons__stream_is_special(stream);
 }
 
-/* A CUfunction belongs to the primary context and is the fastest; a stream of another
- * context (a green one, say) needs the CUkernel, which the driver maps to it. */
 static ONS__COLD ons_status launch_slow(const ons__cuda_device* device,
                                         const ons__function* function,
                                         const ons_launch* launch, void* stream,
                                         void* const* parameters, CUresult result,
                                         ons_error* error) {
-  if (is_foreign_context(result) && function->portable_handle &&
-      !ons__stream_is_special(stream)) {
-    /* A CUkernel would run on the stream's device, whichever that is. */
+  if (ons__cuda_needs_portable(function, stream, result)) {
     ons_status status = ons__cuda_stream_check((ons__device*)device, stream, error);
     if (status) return status;
     result =

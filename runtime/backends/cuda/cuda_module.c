@@ -204,20 +204,3 @@ ons_status ons__cuda_variable(ons__binary* base, const char* lowered, void** out
   *out_address = (void*)(uintptr_t)address;
   return result ? ons__cuda_error(driver, call, result, error) : ONS_STATUS_OK;
 }
-
-ons_status ons__cuda_copy_from_host(ons__device* base, void* stream, void* target,
-                                    const void* source, size_t size_bytes,
-                                    ons_error* error) {
-  const ons__cuda_device* device = (const ons__cuda_device*)base;
-  const ons__cuda_driver* driver = device->driver;
-  if (ons__cuda_driver_lost(driver)) return ons__cuda_error_lost(error);
-  ons__cuda_scope scope;
-  CUresult result = ons__cuda_context_enter(device, &scope);
-  if (!result) {
-    result = driver->cuMemcpyHtoDAsync_v2((CUdeviceptr)(uintptr_t)target, source,
-                                          size_bytes, stream);
-    ons__cuda_context_leave(device, &scope);
-  }
-  return result ? ons__cuda_error(driver, "cuMemcpyHtoDAsync", result, error)
-                : ONS_STATUS_OK;
-}

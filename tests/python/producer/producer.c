@@ -369,6 +369,84 @@ static PyObject* capsule_name(PyObject* module, PyObject* object) {
   return PyUnicode_FromString(PyCapsule_GetName(object));
 }
 
+/* ---- Arrow's C device interface, by its specification ------------------------------ */
+
+struct arrow_schema {
+  const char *format, *name, *metadata;
+  int64_t flags, n_children;
+  void *children, *dictionary;
+  void (*release)(struct arrow_schema*);
+  void* private_data;
+};
+
+struct arrow_array {
+  int64_t length, null_count, offset, n_buffers, n_children;
+  const void** buffers;
+  void *children, *dictionary;
+  void (*release)(struct arrow_array*);
+  void* private_data;
+};
+
+struct arrow_device_array {
+  struct arrow_array array;
+  int64_t device_id;
+  int32_t device_type;
+  void* sync_event;
+  int64_t reserved[3];
+};
+
+/* What an array and its consumer refer to. */
+typedef struct {
+  Managed* managed;
+  const void* buffers[2];
+  void* event;
+} ArrowParts;
+
+static void release_schema(struct arrow_schema* schema) { schema->release = NULL; }
+
+static void release_arrow(struct arrow_array* array) {
+  ArrowParts* parts = array->private_data;
+  array->release = NULL;
+  delete_managed(parts->managed);
+  free(parts);
+}
+
+static void destroy_schema(PyObject* capsule) {
+  free(PyCapsule_GetPointer(capsule, "arrow_schema"));
+}
+
+static void destroy_arrow(PyObject* capsule) {
+  struct arrow_device_array* whole = PyCapsule_GetPointer(capsule, "arrow_device_array");
+  if (whole->array.release != NULL) whole->array.release(&whole->array);
+  free(whole);
+}
+
+/* arrow(tensor, event): the pair of capsules; event 0 is none. */
+static PyObject* arrow(PyObject* module, PyObject* args) {
+  (void)module;
+  PyObject* object;
+  unsigned long long event;
+  if (!PyArg_ParseTuple(args, "OK", &object, &event)) return NULL;
+  Tensor* tensor = (Tensor*)object;
+  ArrowParts* parts = calloc(1, sizeof *parts);
+  struct arrow_schema* schema = calloc(1, sizeof *schema);
+  struct arrow_device_array* whole = calloc(1, sizeof *whole);
+  *parts = (ArrowParts){make_managed(tensor),
+                        {NULL, (const void*)(uintptr_t)tensor->data},
+                        (void*)(uintptr_t)event};
+  *schema = (struct arrow_schema){.format = "f", .name = "", .release = release_schema};
+  *whole = (struct arrow_device_array){.device_id = tensor->device_id,
+                                       .device_type = tensor->device_type,
+                                       .sync_event = event ? &parts->event : NULL};
+  whole->array = (struct arrow_array){.length = tensor->shape[0],
+                                      .n_buffers = 2,
+                                      .buffers = parts->buffers,
+                                      .release = release_arrow,
+                                      .private_data = parts};
+  return Py_BuildValue("NN", PyCapsule_New(schema, "arrow_schema", destroy_schema),
+                       PyCapsule_New(whole, "arrow_device_array", destroy_arrow));
+}
+
 /* ---- control ---------------------------------------------------------------------- */
 
 /* set_stream(slot, stream, fails=0, device=-1): of one device, or of all. */
@@ -422,6 +500,7 @@ static PyMethodDef methods[] = {{"make_type", (PyCFunction)(void (*)(void))make_
                                  METH_VARARGS | METH_KEYWORDS, NULL},
                                 {"capsule", capsule, METH_VARARGS, NULL},
                                 {"capsule_name", capsule_name, METH_O, NULL},
+                                {"arrow", arrow, METH_VARARGS, NULL},
                                 {"set_stream", set_stream, METH_VARARGS, NULL},
                                 {"set_allocator", set_allocator, METH_VARARGS, NULL},
                                 {"counts", counts, METH_VARARGS, NULL},

@@ -6,7 +6,7 @@ from typing import Any
 
 from onstream.testing.simgpu import producers as lib
 from onstream.testing.simgpu.driver import BYTES
-from onstream.testing.simgpu.model import Array, Capture, Graph, Held, apply
+from onstream.testing.simgpu.model import Array, Capture, Graph, Used, apply
 from onstream.testing.simgpu.producers import Home
 from onstream.testing.simgpu.program import TABLES, Step
 from onstream.testing.simgpu.world import World
@@ -20,35 +20,42 @@ class Arrays(World):
             apply(kernel, args)
 
     def do_make(self, step: Step) -> None:
-        kind = step.kind
-        if kind in TABLES:
+        kind, place = step.kind, step.place
+        pinned = place.startswith("pinned")
+        if kind in TABLES and not pinned:
             home = self.home(kind, step.device)
         else:
             home = Home(self, self.streams[step.stream])
-        how = step.how
-        if kind == "jax" and self.captures:
-            how = "pool"
-        if self.capture_of(home.stream) is not None or not self.usable(home.stream):
+        if not self.is_eager(home.stream):
             return
-        memory = self.allocate(home, how)
-        cell = memory.cell
+        how = "pinned" if pinned else step.how
+        if how == "host" and self.captures:
+            how = "pool"
+        memory = self.allocate(home, how, place)
         if kind in TABLES:
-            obj = lib.make_tensor(self.types[kind], memory, step.device)
+            obj = lib.make_tensor(self.types[kind], memory, step.device, place)
         else:
-            tensor = lib.make_tensor(self.types["plain"], memory, step.device)
+            tensor = lib.make_tensor(self.types["plain"], memory, step.device, place)
             obj = self.singles[kind](
-                self, tensor, home.stream, versioned=step.versioned, slow=step.slow
+                self, tensor, home.stream, versioned=step.versioned, slow=step.slow, place=place
             )
         self.driver.lib.sim_name(memory.address, step.name.encode())
-        self.arrays[step.name] = Array(kind, obj, cell, home)
+        array = Array(kind, obj, memory.cell, home, place)
         if step.value is not None:
-            self.write(self.arrays[step.name], step.value)
-            if how == "host":
-                self.driver.synchronise(home.stream)
+            self.write(array, step.value)
+        if kind == "arrow" and how != "host":
+            obj.event = self.driver.lend_event(home.stream.context)
+        if kind == "arrow" and obj.event:
+            self.driver.record(obj.event, home.stream)
+        elif kind == "arrow" and self.captures:
+            return
+        elif kind == "arrow" or how == "host":
+            self.driver.synchronise(home.stream)
+        self.arrays[step.name] = array
 
     def idle(self, array: Array | None) -> bool:
         """May its producer work on it now?"""
-        if array is None or array.tensors or array.abandoned or array.kind == "jax":
+        if array is None or array.tensors or array.abandoned or array.read_only:
             return False
         if not self.usable(array.home.stream):
             return False
@@ -79,9 +86,8 @@ class Arrays(World):
             capture.graph.effects.append(("fill", (cell, filled)))
             self.use_in_graph(capture.graph, array)
 
-    def use_in_graph(self, graph: Graph, used: Array | Held, keep: bool = True) -> None:
-        if used not in graph.used:
-            graph.used.append(used)
+    def use_in_graph(self, graph: Graph, used: Used, keep: bool = True) -> None:
+        graph.use(used)
         if keep and isinstance(used, Array):
             graph.keep.append(used.obj)
 

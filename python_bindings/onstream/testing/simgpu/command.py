@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable
 
 from onstream.testing.simgpu import mutations
+from onstream.testing.simgpu.generate import generate
 from onstream.testing.simgpu.machine import Machine, Violation, freeze
-from onstream.testing.simgpu.program import Program, generate
+from onstream.testing.simgpu.program import Program
 
 
 def failure(machine: Machine, program: Program) -> Violation | None:

@@ -10,6 +10,7 @@ from pathlib import Path
 GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 BYTES = 16  # of every array
 FULL = (1 << 64) - 1
+OWN_EVENTS, LENT_EVENTS = 5, 8  # of each context: used again at once; an array's in this program
 
 HOW_TO_BUILD = """\
 The simulated GPU is part of the source tree: cmake --preset dev && cmake --build --preset dev.
@@ -34,7 +35,9 @@ class _Report(ctypes.Structure):
     ]
 
 
-class _RecordHead(ctypes.Structure):
+class RecordHead(ctypes.Structure):
+    """How a sim_record begins."""
+
     _fields_ = [
         ("function", ctypes.c_char_p),
         ("result", ctypes.c_int),
@@ -80,6 +83,10 @@ class Stream:
         return self.handle <= 1
 
     @property
+    def is_special(self) -> bool:
+        return self.handle <= 2
+
+    @property
     def is_per_thread(self) -> bool:
         return self.handle == 2
 
@@ -94,6 +101,7 @@ _CONTROLS = {
     "sim_declare_kernel": (None, [_TEXT, _TEXT]),
     "sim_device_alloc": (_POINTER, [_INT, _SIZE]),
     "sim_device_free": (None, [_POINTER]),
+    "sim_pinned_alloc": (_POINTER, [_SIZE]),
     "sim_host_access": (None, [_POINTER, _SIZE, _INT]),
     "sim_host_send": (None, [_U64]),
     "sim_host_receive": (None, [_U64]),
@@ -107,9 +115,9 @@ _CONTROLS = {
     "sim_run_all": (_SIZE, []),
     "sim_step": (_SIZE, [_SIZE]),
     "sim_set_device_count": (None, [_INT]),
-    "sim_last": (ctypes.POINTER(_RecordHead), [_TEXT]),
+    "sim_last": (ctypes.POINTER(RecordHead), [_TEXT]),
     "sim_record_count": (_SIZE, []),
-    "sim_record_at": (ctypes.POINTER(_RecordHead), [_SIZE]),
+    "sim_record_at": (ctypes.POINTER(RecordHead), [_SIZE]),
     "sim_call_count": (_SIZE, [_TEXT]),
     "sim_clear_records": (None, []),
     "sim_get_live": (_Live, []),
@@ -159,6 +167,7 @@ class Driver:
         self.second: int = lib.sim_context_create(0)
         self.kernels: dict[str, int] = {}  # handles that work in every context
         self._events: dict[int, list[int]] = {}
+        self._lent = 0  # of the program's events, to arrays that keep theirs
 
     @classmethod
     def load(cls) -> Driver:
@@ -189,13 +198,23 @@ class Driver:
         """A few for each context, made while nothing forbids that."""
         for context in (*self.primary, self.second):
             events = self._events.setdefault(context, [])
-            for _ in range(4):
+            for _ in range(OWN_EVENTS + LENT_EVENTS):
                 event = ctypes.c_void_p()
                 self.call_on(context, "cuEventCreate", ctypes.byref(event), 2)
                 events.append(event.value or 0)
 
     def event(self, context: int, index: int = 0) -> int:
         return self._events[context][index]
+
+    def lend_event(self, context: int) -> int:
+        """For the rest of the program; 0: there is none left."""
+        if self._lent == LENT_EVENTS:
+            return 0
+        self._lent += 1
+        return self._events[context][OWN_EVENTS + self._lent - 1]
+
+    def take_events_back(self) -> None:
+        self._lent = 0
 
     def record(self, event: int, stream: Stream) -> None:
         self.call_on(stream.context, "cuEventRecord", event, stream.handle)

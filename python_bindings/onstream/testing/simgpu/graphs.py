@@ -6,8 +6,10 @@ from typing import Any
 
 from onstream.testing.simgpu.driver import Stream
 from onstream.testing.simgpu.launches import Launches
-from onstream.testing.simgpu.model import Array, Capture, Graph, Held, apply
+from onstream.testing.simgpu.model import Arg, Capture, Graph, Held, Node, apply
 from onstream.testing.simgpu.program import KERNELS, TABLES, Step
+
+NODE_KINDS = (*TABLES, "ordered", "telling", "interface", "immutable", "jax")
 
 
 class Graphs(Launches):
@@ -55,13 +57,16 @@ class Graphs(Launches):
 
     def instantiate(self, graph: Graph) -> None:
         graph.executable = self.driver.instantiate(graph.handle)
-        self.driver.call("cuGraphDestroy", graph.handle)
-        graph.handle = 0
+        if not graph.nodes:  # else they are named by updates
+            self.driver.call("cuGraphDestroy", graph.handle)
+            graph.handle = 0
 
     def replay_streams(self, graph: Graph) -> list[Stream] | None:
         """What a replay is joined with; None: it may not be made now."""
         found: list[Stream] = []
         for used in graph.used:
+            if isinstance(used, Held) and used.array.kind == "own" and used.released:
+                return None
             if isinstance(used, Held):
                 if not used.released:
                     found.append(used.home)
@@ -97,7 +102,7 @@ class Graphs(Launches):
         streams = self.replay_streams(graph)
         if streams is None or not self.is_initialised(graph):
             return
-        if any(other.device != stream.device for other in streams):
+        if stream.device != graph.device:
             return
         for other in streams:
             self.driver.join(stream, other)
@@ -121,36 +126,89 @@ class Graphs(Launches):
         graph.keep.clear()
 
     def do_destroy(self, step: Step) -> None:
-        if not self.captures and step.graph in self.graphs:
-            self.destroy(self.graphs.pop(step.graph))
+        if self.captures or step.graph not in self.graphs:
+            return
+        graph = self.graphs.pop(step.graph)
+        if graph.is_waited_for:
+            self.driver.synchronise_all()
+        self.destroy(graph)
+
+    # ---- made node by node: the order of what it uses is the user's ------------------------
+
+    def node_args(self, step: Step, graph: Graph) -> list[Arg] | None:
+        args = self.gather(step)
+        if args is None or self.launch_device(step, args) != graph.device:
+            return None
+        for arg in args:
+            if arg.is_memory and (arg.how or arg.used.kind not in NODE_KINDS):
+                return None
+            if arg.is_memory and (arg.used.captured or arg.used.readers):
+                return None
+        return args
+
+    def node_refusal(self, args: list[Arg], graph: Graph) -> str | None:
+        for arg in filter(lambda arg: arg.is_memory, args):
+            fixed = not arg.used.is_managed and not arg.used.is_pinned
+            if fixed and arg.used.device != graph.device:
+                return "memory of another device"
+            if arg.used.kind == "jax":
+                return "a graph has no stream to ask with"
+            if arg.is_written and arg.used.read_only:
+                return "read-only"
+        return None
 
     def do_build(self, step: Step) -> None:
         if self.captures:
             return
-        graph = Graph()
+        graph = Graph(step.device)
         graph.handle = self.driver.create_graph()
-        node = None
         for launch in step.launches:
-            args = self.gather(launch)
-            if args is None or not all(
-                isinstance(a, Array) and a.kind in TABLES for letter, a in args if letter != "v"
-            ):
+            args = self.node_args(launch, graph)
+            if args is None:
                 continue
-            if any(a.captured for letter, a in args if letter != "v"):
-                continue
-            values = [getattr(a, "obj", a) for _, a in args]
             options: dict[str, Any] = {"graph": graph.handle}
-            if node is not None:
-                options["dependencies"] = [node]
-            with self.judged(None) as outcome:
+            if graph.nodes:
+                options["dependencies"] = [graph.nodes[-1].handle]
+            why = self.node_refusal(args, graph)
+            with self.judged(why) as outcome:
                 outcome.value = self.kernels[launch.kernel].launch(
-                    values, grid=1, block=1, **options
+                    [self.value_of(arg) for arg in args], grid=1, block=1, **options
                 )
-            del values
-            node = outcome.value
-            cells = tuple(a if letter == "v" else a.cell for letter, a in args)
-            graph.effects.append((launch.kernel, cells))
-            for letter, a in args:
-                if letter != "v":
-                    self.use_in_graph(graph, a)
+            if not outcome.refused:
+                graph.nodes.append(Node(launch.kernel, outcome.value, []))
+                graph.effects.append((launch.kernel, ()))
+                self.set_node(graph, len(graph.nodes) - 1, args)
+                # What it was handed, the graph keeps itself.
+                known = (arg.used for arg in args if arg.is_memory and not arg.used.is_unknown)
+                graph.keep += [used.obj for used in known]
         self.graphs[step.name] = graph
+
+    def set_node(self, graph: Graph, index: int, args: list[Arg]) -> None:
+        node = graph.nodes[index]
+        cells = tuple(arg.used.cell if arg.is_memory else arg.used for arg in args)
+        graph.effects[index] = (node.kernel, cells)
+        node.used = [arg.used for arg in args if arg.is_memory]
+        graph.used = []
+        for used in (used for node in graph.nodes for used in node.used):
+            graph.use(used)
+
+    def do_update(self, step: Step) -> None:
+        graph = self.graphs.get(step.graph)
+        if self.captures or graph is None or not graph.executable:
+            return
+        if step.index >= len(graph.nodes):
+            return
+        node = graph.nodes[step.index]
+        args = self.node_args(step.launch, graph) if step.launch.kernel == node.kernel else None
+        if args is None:
+            return
+        with self.judged(self.node_refusal(args, graph)) as outcome:
+            self.kernels[node.kernel].update_node(
+                graph.executable, node.handle, [self.value_of(arg) for arg in args],
+                grid=1, block=1,
+            )  # fmt: skip
+        if not outcome.refused:
+            self.set_node(graph, step.index, args)
+            things = [arg.used for arg in args if arg.is_memory]
+            graph.keep += [used.obj for used in things]
+            graph.is_waited_for |= any(used.is_unknown for used in things)

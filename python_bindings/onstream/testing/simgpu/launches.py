@@ -1,4 +1,4 @@
-"""Launches: what is expected of one, the call, what it leaves behind."""
+"""Launches: the call, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -7,129 +7,41 @@ from contextlib import ExitStack
 from typing import Any
 
 import onstream as ons
-from onstream.testing.simgpu.driver import Stream
-from onstream.testing.simgpu.model import Array, Call, Held, Violation
-from onstream.testing.simgpu.program import KERNELS, Step
-from onstream.testing.simgpu.tensors import Tensors
+from onstream.testing.simgpu.driver import BYTES, Stream
+from onstream.testing.simgpu.expectations import Expectations
+from onstream.testing.simgpu.model import Arg, Array, Call, Held, Violation
+from onstream.testing.simgpu.producers import Cell, Home
+from onstream.testing.simgpu.program import Step
+
+WAITS, SIGNAL = (1, 2, 3), 4  # of the driver's events; joins use the first
+SHAPE, DTYPE = (BYTES // 4,), "float32"
 
 
-class Launches(Tensors):
-    # ---- what is expected ------------------------------------------------------------------
-
-    def gather(self, step: Step) -> list[tuple[str, Any]] | None:
-        """The letter and the value, Array or Held of every argument; None where something is
-        not there, or no user would pass it."""
-        args: list[tuple[str, Any]] = []
-        devices = set()
-        for letter, name in zip(KERNELS[step.kernel], step.args, strict=True):
-            if letter == "v":
-                args.append((letter, name))
-                continue
-            is_output = isinstance(name, tuple)
-            used = self.find(name[1] if is_output else name)
-            if used is None or used.abandoned:
-                return None
-            if isinstance(used, Array) and used.tensors and not is_output:
-                return None
-            devices.add(used.device)
-            args.append((letter, used))
-        return args if len(devices) == 1 else None
-
-    def find(self, name: Any) -> Array | Held | None:
-        held = self.held.get(name)
-        if held is None:
-            return self.arrays.get(name)
-        return None if held.released else held
-
-    def launch_stream(self, step: Step, args: list[tuple[str, Any]]) -> Stream:
-        things: list[Array | Held] = [used for letter, used in args if letter != "v"]
-        scope = step.scopes[-1] if step.scopes else None
-        given = self.stream(step.stream) or self.stream(scope)
-        if given is not None:
-            return given
-        known: list[Stream] = [used.stream for used in things if used.stream is not None]
-        return known[0] if known else self.specials[0, things[0].device]
-
-    def refusal(self, call: Call) -> str | None:
-        """Why the launch must be refused; None: it must not."""
-        if not self.usable(call.stream):
-            return "legacy beside a capture"
-        for i, (letter, used) in enumerate(call.args):
-            if letter == "v":
-                continue
-            why = self.argument_refusal(call, letter, used, call.is_output(i))
-            if why is not None:
-                return why
-        return None
-
-    def argument_refusal(
-        self, call: Call, letter: str, used: Array | Held, is_output: bool
-    ) -> str | None:
-        if used.kind == "failing":
-            return "its producer fails"
-        if letter in "wu" and not is_output:
-            if used.read_only:
-                return "read-only"
-            if used.stream is None and not call.trust:
-                return "unknown stream of what is written"
-        if call.trust and not is_output:
-            return None
-        if used.stream is None:
-            return "unknown stream in a capture" if call.capture is not None else None
-        if used.stream.identity == call.stream.identity:
-            return None
-        if call.policy == "strict":
-            return "strict"
-        joins = self.can_join(call.stream, used.stream)
-        return None if joins else "one is in a capture, the other is not"
-
-    def is_careful(self, call: Call) -> bool:
-        """Would a sensible user do this?"""
-        things = call.things(outputs=False)
-        everything = call.things(outputs=True)
-        streams = [call.stream, *(used.stream or used.home.stream for _, used in everything)]
-        if call.step.worker and any(stream.is_per_thread for stream in streams):
-            return False
-        written = [used.cell for letter, used in things if letter in "wu"]
-        for letter, used in things:
-            if used.captured is not None and used.captured is not call.capture:
-                return False
-            if call.capture is None:
-                if letter in "ru" and used.cell.value is None:
-                    return False
-                if used.stream is None and not self.is_eager(used.home.stream):
-                    return False
-            if letter in "wu":
-                # Somebody may read it of whom neither its producer nor the library knows.
-                if isinstance(used, Array) and used.readers:
-                    return False
-                if written.count(used.cell) > 1:
-                    return False
-        return True
-
-    # ---- the call --------------------------------------------------------------------------
-
+class Launches(Expectations):
     def do_launch(self, step: Step) -> None:
         args = self.gather(step)
         if args is None:
             return
-        for _, used in args:
-            if isinstance(used, Held):
-                away = step.worker and used.home.is_per_thread
-                used.told = self.specials[0, used.device] if away else used.home
-        stream = self.launch_stream(step, args)
-        if stream.device != next(used.device for letter, used in args if letter != "v"):
+        for arg in args:
+            if isinstance(arg.used, Held):
+                away = step.worker and arg.used.home.is_per_thread
+                arg.used.told = self.specials[0, arg.used.device] if away else arg.used.home
+        device = self.launch_device(step, args)
+        if device is None:
             return
+        stream = self.launch_stream(step, args, device)
+        if stream.device != device:
+            return  # a stream is taken from its user as it is
         policy = step.order or self.policy
-        call = Call(step, args, stream, policy, self.capture_of(stream))
+        call = Call(step, args, device, stream, policy, self.capture_of(stream))
         if not self.is_careful(call):
             return
         why = self.refusal(call)
-        if call.trust and why is None and not self.vouch_before(call):
-            return
         if why is not None:
             self.refusals += 1
             self.launch(call, why)
+            return
+        if not self.order_before(call):
             return
         self.launches += 1
         value = self.launch(call, why)
@@ -144,7 +56,7 @@ class Launches(Tensors):
         if outcome.refused:
             return None
         handle = self.driver.launched_on()
-        if handle is None or self.stream_of_handle(handle, call.stream.device).identity != (
+        if handle is None or self.stream_of_handle(handle, call.device).identity != (
             call.stream.identity
         ):
             raise Violation("wrong stream", f"{handle}, not {call.stream.name}")
@@ -153,51 +65,93 @@ class Launches(Tensors):
     def enter(self, call: Call) -> Any:
         step = call.step
         kernel = self.kernels[step.kernel]
-        values = [
-            ons.like(used.obj) if call.is_output(i) else used if letter == "v" else used.obj
-            for i, (letter, used) in enumerate(call.args)
-        ]
+        values = [self.value_of(arg) for arg in call.args]
         given = self.stream(step.stream)
         handle = None if given is None else given.handle
+        out: dict[str, Any] = {}
+        if any(arg.given for arg in call.args):
+            mine = tuple(arg.used.obj if arg.given else None for arg in call.outputs())
+            out["out"] = mine if len(mine) > 1 else mine[0]
+        options = dict(call.events)
+        if step.on is not None:
+            options["device"] = f"cuda:{step.on}"
         with ExitStack() as scopes:
             for index in step.scopes:
                 scope = None if index is None else self.streams[index].handle
                 scopes.enter_context(ons.use_stream(scope))
-            if step.order is None and not call.events:
-                return kernel[1, 1, 0, handle](*values)
+            if step.order is None and not options:
+                return kernel[1, 1, 0, handle](*values, **out)
             return kernel.launch(
-                values, grid=1, block=1, stream=handle, order=step.order, **call.events
+                values, grid=1, block=1, stream=handle, order=step.order, **options, **out
             )
 
+    def value_of(self, arg: Arg) -> Any:
+        if arg.how is None:
+            return arg.used.obj if arg.is_memory else arg.used
+        if arg.like is not None:
+            return (ons.like if arg.how == "like" else ons.zeros_like)(arg.like.obj)
+        make = {"empty": ons.empty, "zeros": ons.zeros, "workspace": ons.workspace}[arg.how]
+        return make(SHAPE, DTYPE)
+
     def after_launch(self, call: Call, made: tuple[Any, ...]) -> None:
+        named = zip(call.step.outputs, made, strict=False)
+        values = dict(zip(map(id, call.outputs()), named, strict=False))
         cells: list[Any] = []
-        outputs = zip(call.step.outputs, made, strict=False)
-        for i, (letter, used) in enumerate(call.args):
-            if letter == "v":
-                cells.append(used)
+        for arg in call.args:
+            if not arg.is_memory:
+                cells.append(arg.used)
                 continue
-            if call.is_output(i):
-                used = self.adopt(*next(outputs), used, call)
-            cells.append(used.cell)
+            if arg.given and values[id(arg)][1] is not arg.used.obj:
+                raise Violation("another output", f"than was given for {call.step.outputs}")
+            if arg.is_made:
+                used = self.adopt(*values[id(arg)], arg, call) if id(arg) in values else None
+            else:
+                used = arg.used
+            cells.append(used.cell if used is not None else Cell(0))
+            if arg.is_zeroed:
+                self.zeroed(cells[-1], call)
             if isinstance(used, Array):
                 self.stray(used.cell, used.home)
-            if call.capture is not None:
-                # What the library keeps for the graph is not kept by its user.
-                self.use_in_graph(call.capture.graph, used, keep=used.stream is not None)
-            elif used.stream is None and not call.trust:
-                used.readers.append(call.stream)
-        if call.trust and not self.careless:
-            self.vouch_after(call)
+            if used is not None:
+                self.leave(used, call)
+        if not self.careless:
+            self.order_after(call)
         self.do_effect(call.step.kernel, tuple(cells), call.capture)
 
-    def adopt(self, name: str, obj: Any, model: Array | Held, call: Call) -> Array:
+    def leave(self, used: Array | Held, call: Call) -> None:
+        """What the launch leaves behind with what it used."""
+        if call.capture is not None:
+            # What the library keeps for the graph is not kept by its user.
+            self.use_in_graph(call.capture.graph, used, keep=not used.is_unknown)
+        elif isinstance(used, Array) and used.is_unknown and not call.trusts:
+            used.readers.append(call.stream)
+
+    def zeroed(self, cell: Cell, call: Call) -> None:
+        if call.capture is None:
+            cell.value = 0
+        else:
+            call.capture.graph.effects.append(("fill", (cell, 0)))
+
+    def adopt(self, name: str, obj: Any, arg: Arg, call: Call) -> Array | Held:
         """An output."""
-        array = model.array if isinstance(model, Held) else model
-        adopted = Array(array.kind, obj, self.fresh.pop(obj.data), array.home)
+        if arg.is_own:
+            return self.adopt_own(name, obj, call)
+        home = self.home(arg.used.kind, self.device_of(arg, call.device))
+        adopted = Array(arg.used.kind, obj, self.fresh.pop(obj.data), home)
         adopted.captured = call.capture
         self.driver.lib.sim_name(obj.data, name.encode())
         self.arrays[name] = adopted
         return adopted
+
+    def adopt_own(self, name: str, obj: Any, call: Call) -> Held:
+        """onstream's memory, on the launch stream from now on."""
+        if not isinstance(obj, ons.Tensor):
+            raise Violation("not onstream's", repr(obj))
+        array = Array("own", None, Cell(obj.data_ptr), Home(self, call.stream))
+        self.driver.lib.sim_name(obj.data_ptr, name.encode())
+        array.tensors.add(name)
+        self.held[name] = Held(obj, array, call.stream, None)
+        return self.held[name]
 
     def do_borrow(self, step: Step) -> None:
         array = self.arrays.get(step.array)
@@ -217,13 +171,13 @@ class Launches(Tensors):
 
     def prepare_meddlers(self, call: Call) -> None:
         """It moves another array's memory, or releases a tensor, when it is asked."""
-        meddlers = [used.obj for _, used in call.things(outputs=False) if used.kind == "meddler"]
-        for meddler in meddlers:
-            meddler.on_ask = self.interference(call)
+        for arg in call.memory(made=False):
+            if arg.used.kind == "meddler":
+                arg.used.obj.on_ask = self.interference(call)
 
     def interference(self, call: Call) -> Callable[[], None] | None:
         name = call.step.meddle
-        if call.step.worker or call.trust:
+        if call.step.worker or call.trusts:
             return None
         if name in self.held and self.may_release_within(self.held[name]):
             return lambda: self.release_within(name)
@@ -244,7 +198,12 @@ class Launches(Tensors):
     def may_move(self, array: Array) -> bool:
         graphs = [*self.graphs.values(), *(capture.graph for capture in self.captures)]
         used = array.readers or any(array in graph.used for graph in graphs)
-        return not used and self.idle(array) and self.is_eager(array.home.stream)
+        return (
+            not used
+            and array.place == "device"
+            and self.idle(array)
+            and self.is_eager(array.home.stream)
+        )
 
     def move(self, array: Array, value: int) -> None:
         memory = self.allocate(array.home, "pool")
@@ -253,14 +212,15 @@ class Launches(Tensors):
         array.cell = memory.cell
         self.write(array, value)
 
-    # ---- under trust the user orders, with events of his own or the launch's ---------------
+    # ---- what the user orders, with events of his own or the launch's -----------------------
 
     def others(self, call: Call) -> list[Stream]:
-        """In a capture all of it: others may have used the same memory there."""
+        """Under trust those of all, else of what is pinned. In a capture all of it: others may
+        have used the same memory there."""
+        things = [arg for arg in call.memory(made=False) if call.trusts or arg.used.is_pinned]
+        members = call.capture.members if call.capture is not None and things else []
         found: list[Stream] = []
-        members = call.capture.members if call.capture is not None else []
-        things = call.things(outputs=False)
-        for other in (*members, *(used.stream or used.home.stream for _, used in things)):
+        for other in (*members, *(arg.used.order for arg in things)):
             if other.identity not in [s.identity for s in (call.stream, *found)]:
                 found.append(other)
         return found
@@ -269,21 +229,28 @@ class Launches(Tensors):
         """Whoever replays the graph joins."""
         return call.capture is not None and self.capture_of(other) is None
 
-    def vouch_before(self, call: Call) -> bool:
+    def order_before(self, call: Call) -> bool:
+        """False: it cannot be done."""
         others = [s for s in self.others(call) if not self.is_replays_business(call, s)]
         if not all(self.can_join(call.stream, other) for other in others):
             return False
-        if call.step.vouch == "join" or call.capture is not None:
+        few = 0 < len(others) <= len(WAITS)
+        # That memory of the caller's is filled with zeros first is refused together with wait=.
+        fills = any(arg.given and arg.is_zeroed for arg in call.args)
+        with_events = few and call.step.vouch == "events" and not fills
+        if call.capture is not None or not with_events:
             for other in others:
                 self.driver.join(call.stream, other)
             return True
-        call.events["wait"] = [self.driver.event(s.context, i) for i, s in enumerate(others)]
-        call.events["signal"] = [self.driver.event(call.stream.context, 3)]
+        call.events["wait"] = [
+            self.driver.event(s.context, i) for i, s in zip(WAITS, others, strict=False)
+        ]
+        call.events["signal"] = [self.driver.event(call.stream.context, SIGNAL)]
         for event, other in zip(call.events["wait"], others, strict=True):
             self.driver.record(event, other)
         return True
 
-    def vouch_after(self, call: Call) -> None:
+    def order_after(self, call: Call) -> None:
         for other in self.others(call):
             if self.is_replays_business(call, other):
                 continue

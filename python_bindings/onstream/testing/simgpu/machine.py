@@ -7,6 +7,7 @@ order allow. The user of a program is careful where the rules ask for it: joins 
 from __future__ import annotations
 
 import gc
+import traceback
 
 import onstream as ons
 from onstream.testing.simgpu import producers as lib
@@ -41,7 +42,8 @@ class Machine(Graphs):
             for step in program.steps:
                 self.step(step)
             self.finish()
-        except Violation:
+        except Violation as violation:
+            traceback.clear_frames(violation.__traceback__)  # they hold what is to go first
             raise
         except DriverError as error:
             # The program is right, so that its calls work unless the library broke something.
@@ -120,6 +122,7 @@ class Machine(Graphs):
         for slot in range(len(TABLES)):
             self.producer.set_allocator(slot, None)
         self.driver.lib.sim_set_current(None)
+        ons.collect()  # what can be, as the streams are still there
         self.driver.lib.sim_reset()
         ons.collect()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from onstream.testing.simgpu.driver import Stream, mix
 from onstream.testing.simgpu.producers import Cell, Home
-from onstream.testing.simgpu.program import KERNELS, UNKNOWN, Step
+from onstream.testing.simgpu.program import KERNELS, READ_ONLY, TABLES, UNKNOWN, Step
 
 
 class Violation(Exception):
@@ -29,8 +29,9 @@ class Outcome:
 
 
 class Array:
-    def __init__(self, kind: str, obj: Any, cell: Cell, home: Home) -> None:
+    def __init__(self, kind: str, obj: Any, cell: Cell, home: Home, place: str = "device") -> None:
         self.kind = kind
+        self.place = place
         self.obj = obj
         self.cell = cell
         self.home = home
@@ -41,16 +42,34 @@ class Array:
 
     @property
     def read_only(self) -> bool:
-        return self.kind == "jax"
+        return self.kind in READ_ONLY
 
     @property
     def device(self) -> int:
         return self.home.stream.device
 
     @property
+    def is_managed(self) -> bool:
+        return self.place == "managed"
+
+    @property
+    def is_pinned(self) -> bool:
+        return self.place.startswith("pinned")
+
+    @property
     def stream(self) -> Stream | None:
         """What the library is told."""
-        return None if self.kind in UNKNOWN else self.home.stream
+        return None if self.kind in UNKNOWN or self.is_pinned else self.home.stream
+
+    @property
+    def is_unknown(self) -> bool:
+        """Its producer orders it when it is asked, and learns of no reader."""
+        return self.kind in UNKNOWN and not self.is_pinned
+
+    @property
+    def order(self) -> Stream:
+        """What its user orders by."""
+        return self.home.stream
 
 
 class Held:
@@ -75,10 +94,16 @@ class Held:
     kind = "tensor"
     abandoned = False
     captured = None
+    is_pinned = False
+    is_unknown = False
 
     @property
     def device(self) -> int:
         return self.array.device
+
+    @property
+    def is_managed(self) -> bool:
+        return self.array.is_managed
 
     @property
     def obj(self) -> Any:
@@ -88,7 +113,12 @@ class Held:
     def stream(self) -> Stream | None:
         return self.told
 
+    @property
+    def order(self) -> Stream:
+        return self.told
 
+
+Used = Array | Held
 Effect = tuple[str, tuple[Any, ...]]
 
 
@@ -98,43 +128,89 @@ class Capture:
         self.mode = mode
         self.worker = worker
         self.members = [origin]
-        self.graph = Graph()
+        self.graph = Graph(origin.device)
+
+
+@dataclass
+class Node:
+    """Of a graph made node by node."""
+
+    kernel: str
+    handle: int
+    used: list[Used]
 
 
 class Graph:
-    def __init__(self) -> None:
+    def __init__(self, device: int) -> None:
+        self.device = device
         self.effects: list[Effect] = []
+        self.nodes: list[Node] = []
         self.keep: list[Any] = []  # what its user keeps for it
-        self.used: list[Array | Held] = []
+        self.is_waited_for = False  # before that is dropped, as nothing else orders it
+        self.used: list[Used] = []
         self.handle = 0
         self.executable = 0
+
+    def use(self, used: Used) -> None:
+        if used not in self.used:
+            self.used.append(used)
+
+
+@dataclass
+class Arg:
+    """Of a launch: a number, or memory."""
+
+    letter: str
+    used: Any  # a number; memory; of an output, whose library allocates it
+    how: str | None = None  # of an output
+    like: Used | None = None
+    given: bool = False  # the caller's own, by out=
+
+    @property
+    def is_memory(self) -> bool:
+        return self.letter != "v"
+
+    @property
+    def is_made(self) -> bool:
+        return self.how is not None and not self.given
+
+    @property
+    def is_zeroed(self) -> bool:
+        return self.how in ("zeros", "zeros_like")
+
+    @property
+    def is_own(self) -> bool:
+        """Allocated by onstream."""
+        return self.is_made and (isinstance(self.used, Held) or self.used.kind not in TABLES)
+
+    @property
+    def is_written(self) -> bool:
+        return self.letter in "wu"
 
 
 @dataclass
 class Call:
-    """A launch to be made: the letter and the thing of every argument."""
+    """A launch to be made."""
 
     step: Step
-    args: list[tuple[str, Any]]
+    args: list[Arg]
+    device: int
     stream: Stream
     policy: str
     capture: Capture | None  # of the stream
     events: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def trust(self) -> bool:
+    def trusts(self) -> bool:
         return self.policy == "trust"
 
-    def is_output(self, index: int) -> bool:
-        return isinstance(self.step.args[index], tuple)
+    def memory(self, made: bool) -> list[Arg]:
+        """With what the call allocates, or without."""
+        return [arg for arg in self.args if arg.is_memory and (made or not arg.is_made)]
 
-    def things(self, outputs: bool) -> list[tuple[str, Any]]:
-        """Arguments that are memory."""
-        return [
-            (letter, used)
-            for i, (letter, used) in enumerate(self.args)
-            if letter != "v" and (outputs or not self.is_output(i))
-        ]
+    def outputs(self) -> list[Arg]:
+        """What is returned."""
+        return [arg for arg in self.args if arg.how not in (None, "workspace")]
 
 
 def apply(kernel: str, args: tuple[Any, ...]) -> None:

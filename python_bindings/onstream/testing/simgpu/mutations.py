@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from onstream import _core
+from onstream.testing.simgpu.generate import generate
 from onstream.testing.simgpu.machine import Machine, Violation, freeze
-from onstream.testing.simgpu.program import generate
 
 HOW_TO_BUILD = """\
 This build of onstream cannot leave out steps. Configure one with -DONS_TEST_STEPS=ON (and

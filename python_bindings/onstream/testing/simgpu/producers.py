@@ -17,8 +17,8 @@ The programmable producer is tests/python/producer/producer.c in the source tree
 tests/python/producer/producer.c -o DIR/producer.so) and put DIR into PYTHONPATH, or name the file in
 ONS_TEST_PRODUCER_PATH."""
 
-READ_ONLY = 1  # DLPACK_FLAG_BITMASK_READ_ONLY
-_CUDA = 2  # kDLCUDA
+# What DLPack calls the memory that the GPU of a number can use.
+_DEVICES = {"device": 2, "managed": 13, "pinned": 3, "pinned as cpu": 1}
 
 
 def load() -> Any:
@@ -51,7 +51,8 @@ class Cell:
 
 
 class Home:
-    """A library on a device: its current stream, and per stream the blocks to be had there."""
+    """A library on a device: its current stream, and per stream and place the blocks to be had
+    there."""
 
     def __init__(self, machine: Any, stream: Stream) -> None:
         self.machine = machine
@@ -63,21 +64,24 @@ class Home:
 class Memory:
     """An allocation; whoever refers to it keeps it. It goes back to the stream it came from."""
 
-    __slots__ = ("home", "how", "stream", "cell", "alive")
+    __slots__ = ("home", "how", "place", "stream", "cell", "alive")
 
-    def __init__(self, home: Home, how: str) -> None:
+    def __init__(self, home: Home, how: str, place: str = "device") -> None:
         self.alive = False
         self.home = home
         self.how = how
+        self.place = place
         self.stream = home.stream
         driver: Driver = home.machine.driver
-        cached = home.cache.get(home.stream.identity)
+        cached = home.cache.get((home.stream.identity, place))
         if how == "pool":
             address = driver.allocate(home.stream)
         elif how == "cached" and cached:
             address = cached.pop()
-        else:
+        elif place == "device":
             address = driver.lib.sim_device_alloc(home.stream.device, BYTES)
+        else:
+            address = driver.lib.sim_pinned_alloc(BYTES)
         self.cell = Cell(address)
         self.alive = True
         home.machine.live_memory += 1
@@ -89,19 +93,34 @@ class Memory:
     def __del__(self) -> None:
         if self.alive:
             self.home.machine.freed(
-                Freed(self.home, self.how, self.stream, self.cell.address, self.cell.strayed)
+                Freed(
+                    self.home,
+                    self.how,
+                    self.place,
+                    self.stream,
+                    self.cell.address,
+                    self.cell.strayed,
+                )  # fmt: skip
             )
 
 
 class Freed(NamedTuple):
     home: Home
     how: str
+    place: str
     stream: Stream
     address: int
     strayed: bool
 
 
-class Ordered:
+class Described:
+    """What generic kernels go by."""
+
+    shape = (BYTES // 4,)
+    dtype = "float32"
+
+
+class Ordered(Described):
     """__dlpack__ only, and no word about streams: it orders itself with events onto the stream
     that it is asked with, as CuPy and JAX do."""
 
@@ -112,8 +131,10 @@ class Ordered:
         self.versioned = how.get("versioned", True)
         self.slow = how.get("slow", False)
 
+        self.place = how.get("place", "device")
+
     def __dlpack_device__(self) -> tuple[int, int]:
-        return _CUDA, self.stream.device
+        return device_pair(self.place.removesuffix(" as cpu"), self.stream.device)
 
     def order(self, stream: int | None) -> None:
         """What is asked for is a stream of the same device; -1: no order."""
@@ -153,7 +174,30 @@ class Meddler(Ordered):
 
 
 class Immutable(Ordered):
-    """Registered as read-only, as JAX is known to be: its capsule need not say so."""
+    """Registered as read-only: its capsule need not say so."""
+
+
+class ArrayImpl(Ordered):
+    """JAX's, by its name: immutable, and asked with a stream always."""
+
+    __module__ = "jaxlib._jax"
+
+    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
+        if stream is None or stream < 1:
+            raise ValueError(f"JAX knows no stream {stream}")
+        return super().__dlpack__(stream=stream)
+
+
+class Arrow(Described):
+    """Arrow's C device interface: an event behind what its producer did, or all of that is over."""
+
+    def __init__(self, machine: Any, tensor: Any, stream: Stream, **_: Any) -> None:
+        self.producer = machine.producer
+        self.tensor = tensor
+        self.event = 0
+
+    def __arrow_c_device_array__(self, requested_schema: Any = None, **_: Any) -> Any:
+        return self.producer.arrow(self.tensor, self.event)
 
 
 class Telling(Ordered):
@@ -176,9 +220,14 @@ class Interface(Ordered):
         }
 
 
-def make_tensor(kind: Any, memory: Memory, device: int, flags: int = 0) -> Any:
+def device_pair(place: str, device: int) -> tuple[int, int]:
+    return _DEVICES[place], 0 if place.startswith("pinned") else device
+
+
+def make_tensor(kind: Any, memory: Memory, device: int, place: str = "device") -> Any:
     """An instance of the extension's type over the memory, which it keeps."""
-    return kind(memory.address, (BYTES // 4,), device=(_CUDA, device), owner=memory, flags=flags)
+    pair = device_pair(place, device)
+    return kind(memory.address, (BYTES // 4,), device=pair, owner=memory)
 
 
 class Worker:

@@ -13,14 +13,16 @@ class Tensors(Arrays):
     def can_bring(self, array: Array) -> bool:
         if array.abandoned or array.tensors or array.readers:
             return False
-        if array.captured is not None:
+        if array.captured is not None or array.is_pinned:
             return False
-        if array.stream is None and not self.is_eager(array.home.stream):
+        if array.is_unknown and not self.is_eager(array.home.stream):
             return False
         return array.kind not in ("failing", "meddler")
 
     def bring_refusal(self, array: Array, home: Stream) -> str | None:
         producer = array.stream
+        if array.kind == "arrow" and not array.obj.event:
+            return None  # nothing is left to wait for
         if producer is None:
             if not self.usable(home) or self.capture_of(home) is not None:
                 return "unknown stream in a capture"
@@ -54,7 +56,7 @@ class Tensors(Arrays):
         kind = held.array.kind
         if kind == "interface":
             return held.producer
-        return None if kind in UNKNOWN else held.array.home.stream
+        return None if kind in UNKNOWN or kind == "own" else held.array.home.stream
 
     def release_refusal(self, held: Held, worker: bool) -> str | None:
         target = self.release_target(held)

@@ -15,9 +15,15 @@ from onstream.testing.simgpu import producers as lib
 from onstream.testing.simgpu.driver import BYTES, Driver, DriverError, Stream
 from onstream.testing.simgpu.model import Array, Capture, Graph, Held, Outcome, Violation
 from onstream.testing.simgpu.producers import Cell, Freed, Home, Memory
-from onstream.testing.simgpu.program import KERNELS, SOURCE, STREAMS
+from onstream.testing.simgpu.program import GENERIC, KERNELS, SOURCE, STREAMS
 
 REFUSALS = (ons.Error, BufferError)
+# Why a call is refused when others have been asked already.
+FAILS = "its producer fails"
+LIKE_NOTHING = "an output that is like nothing, on another stream"
+LIKE_MANAGED = "an output that is like managed memory of another device"
+CANNOT_ALLOCATE = "cannot allocate in a capture"
+LATE = (FAILS, LIKE_NOTHING, LIKE_MANAGED, CANNOT_ALLOCATE)
 
 
 class World:
@@ -33,7 +39,9 @@ class World:
         }
         self.singles = {
             "ordered": lib.Ordered,
-            "jax": lib.Immutable,
+            "jax": lib.ArrayImpl,
+            "immutable": lib.Immutable,
+            "arrow": lib.Arrow,
             "failing": lib.Failing,
             "meddler": lib.Meddler,
             "telling": lib.Telling,
@@ -46,9 +54,12 @@ class World:
         self.reset_program()
         driver.call("cuInit", 0)
         module = ons.Module(SOURCE, name="programs.cu")
-        self.kernels = {name: getattr(module, name) for name in KERNELS}
-        for name, kernel in self.kernels.items():
-            driver.lib.sim_declare_kernel(name.encode(), KERNELS[name].encode())
+        self.kernels: dict[str, Any] = {
+            name: module.generic(name) if name in GENERIC else module[name] for name in KERNELS
+        }
+        for name, access in KERNELS.items():
+            driver.lib.sim_declare_kernel(name.encode(), access.encode())
+            kernel = module[f"{name}<float>" if name in GENERIC else name]
             for device in range(driver.DEVICES):
                 kernel.prepare(f"cuda:{device}")
         driver.make_events()
@@ -81,6 +92,7 @@ class World:
         self.deferred: list[Freed] = []
         self.allocated_on: dict[int, tuple[int, int]] = {}
         self.fresh: dict[int, Cell] = {}  # of outputs
+        self.driver.take_events_back()
         self.private: list[int] = []
         self.live_memory = 0
         self.own_syncs = 0
@@ -113,6 +125,9 @@ class World:
             if not eager or not (on_main or not any(s.is_per_thread for s in streams)):
                 kept.append(freed)
                 continue
+            if freed.how == "pinned" and self.captures:
+                kept.append(freed)
+                continue
             if freed.strayed:
                 self.driver.join(*streams)
             self.give_back(freed)
@@ -122,18 +137,22 @@ class World:
         stream = freed.stream
         if freed.how == "pool":
             self.driver.call_on(stream.context, "cuMemFreeAsync", freed.address, stream.handle)
+        elif freed.how == "pinned":
+            self.own_syncs += 1
+            self.driver.synchronise(stream)
+            self.driver.lib.sim_device_free(freed.address)
         else:
-            freed.home.cache.setdefault(stream.identity, []).append(freed.address)
+            freed.home.cache.setdefault((stream.identity, freed.place), []).append(freed.address)
 
     def stray(self, cell: Cell, home: Home) -> None:
         """It is used on its library's current stream."""
         if self.allocated_on.get(cell.address) != home.stream.identity:
             cell.strayed = True
 
-    def allocate(self, home: Home, how: str) -> Memory:
+    def allocate(self, home: Home, how: str, place: str = "device") -> Memory:
         if self.capture_of(home.stream) is not None or not self.usable(home.stream):
             how = "private"  # as torch does for a graph
-        memory = Memory(home, how)
+        memory = Memory(home, how, place)
         self.allocated_on[memory.address] = home.stream.identity
         return memory
 
@@ -246,7 +265,7 @@ class World:
             raise Violation("accepted", f"although {why}")
         if outcome.refused and driver.calls(b"cuLaunchKernelEx"):
             raise Violation("refused, but launched", outcome.refused)
-        if outcome.refused and why != "its producer fails":  # others may have been asked
+        if outcome.refused and why not in LATE:
             # What is over may be given back at any launch; that records and frees, at most.
             if driver.calls(b"cuStreamWaitEvent") or self.asked != asked:
                 raise Violation("refused, but not at once", outcome.refused)

@@ -1,0 +1,31 @@
+/* The folder of the cache: one file for each entry, written by many processes at once.
+ *
+ * Nothing here is an error: what cannot be read is not there, what cannot be written is
+ * left out. */
+#ifndef ONS_JIT_CACHE_FOLDER_H_
+#define ONS_JIT_CACHE_FOLDER_H_
+
+#include "jit/cache_key.h"
+
+/* Where it is: `option`, ONSTREAM_CACHE_DIR, XDG_CACHE_HOME/onstream,
+ * HOME/.cache/onstream, the first of them that is set; an empty one or "off" stands for
+ * none. The caller owns the path; NULL where there is to be no cache. Touches no file. */
+char* ons__cache_folder_find(const ons_allocator* allocator, const char* option);
+
+/* The content of the key's file. It becomes the latest used. The caller owns |out_bytes|.
+ */
+bool ons__cache_folder_read(const ons_allocator* allocator, const char* folder,
+                            const ons__cache_key* key, char** out_data,
+                            size_t* out_bytes);
+
+/* Makes the folder where it is missing, and puts the file there as a whole or not at all.
+ * It may be there already. */
+bool ons__cache_folder_write(const char* folder, const ons__cache_key* key,
+                             const void* data, size_t data_bytes);
+
+/* Removes the entries that were used longest ago until those left fit into `limit_bytes`,
+ * and what writers have left behind. Others may do the same meanwhile. */
+void ons__cache_folder_trim(const ons_allocator* allocator, const char* folder,
+                            uint64_t limit_bytes);
+
+#endif /* ONS_JIT_CACHE_FOLDER_H_ */

@@ -1,0 +1,57 @@
+"""The conformance set on the CPU: results next to those that a GPU computed and to plain NumPy."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
+
+import records
+import references
+import runner
+import suite
+
+ALL_BLOCKS = os.environ.get("ONS_TEST_ALL_BLOCKS") == "1"
+
+
+@pytest.fixture(scope="module")
+def failures() -> dict[Path, str]:
+    return runner.prepare(suite.FILES, "cpu", os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize("case", suite.cases(), ids=lambda case: case.id)
+def test_case(case: suite.Case, failures: dict[Path, str]) -> None:
+    assert case.path not in failures, failures[case.path]
+    known = records.recorded()
+    first: Any = None
+    for block in case.all_blocks() if ALL_BLOCKS else case.some_blocks():
+        inputs = case.inputs(block)
+        results = case.canonical(runner.launch(case, inputs, runner.Host()))
+        first = results if first is None or case.each else first
+        assert not (message := case.compare(results, first)), f"block {block}: {message}"
+        message = references.compare(case, inputs, results)
+        assert not message, f"block {block}, the reference says: {message}"
+        if known is not None and not known.why_not(case):
+            message = known.compare(case, block, results)
+            assert not message, f"block {block}, the GPU's results: {message}"
+
+
+def test_all_is_recorded() -> None:
+    known = records.recorded()
+    if known is None:
+        pytest.skip("nothing is recorded: tests/conformance/record, on a machine with a GPU")
+    assert known.about["device"] != "cpu"
+    missing = {case.id: reason for case in suite.cases() if (reason := known.why_not(case))}
+    assert not missing, "tests/conformance/record has to run again"
+
+
+def test_every_declaration_is_read() -> None:
+    declared = sum(path.read_text().count("// case:") for path in suite.FILES)
+    assert len(suite.cases()) == declared >= 170
+    names = {case.kernel for case in suite.cases()} | {case.id for case in suite.cases()}
+    assert not set(references.REFERENCES) - names

@@ -1,0 +1,166 @@
+/* The cache around a compiler that counts. */
+#include <pthread.h>
+#include <unistd.h>
+
+#include "jit/cache.h"
+#include "runtime/base/error.h"
+#include "tests/unit/cache_fixture.h"
+
+static atomic_int compile_count;
+static const char* header;  /* which the compiler reads; NULL: none */
+static const char* written; /* while the compiler runs; NULL: nothing */
+static bool is_slow, fails, is_unknown;
+static ons__cache* cache;
+
+static void open_cache(void) {
+  open_scratch();
+  const ons__cache_config config = {.folder = folder};
+  cr_assert(eq(int, ons__cache_create(&config, &cache, NULL), 0));
+}
+
+static void close_cache(void) {
+  ons__cache_destroy(cache);
+  close_scratch();
+}
+
+TestSuite(cache, .init = open_cache, .fini = close_cache);
+
+static ons_status count_compile(void* context, const ons__compile_request* request,
+                                ons__image** out_image, char** out_log,
+                                ons_error* error) {
+  (void)context;
+  (void)out_log;
+  atomic_fetch_add(&compile_count, 1);
+  if (is_slow) wait_a_tick();
+  if (written) write_file(written, "int b;");
+  if (fails) return ons__error_set(error, ONS_STATUS_COMPILE_FAILED, "no");
+  if (header && ons__inputs_add(request->inputs, header)) {
+    size_t bytes = 0;
+    ons__free(NULL,
+              ons__inputs_read(request->inputs, request->inputs->count - 1, &bytes));
+  }
+  request->inputs->is_unknown |= is_unknown;
+  *out_image = make_image("code");
+  return ONS_STATUS_OK;
+}
+
+static ons_status get(unsigned char which) {
+  const ons__cache_key key = {{which}};
+  const ons__compile_request request = {.source = ""};
+  ons__image* image = NULL;
+  char* log = NULL;
+  ons_status status =
+      ons__cache_compile(cache, &key, &request, count_compile, NULL, &image, &log, NULL);
+  if (!status) cr_expect_str_eq(image->code, "code");
+  ons__image_destroy(image);
+  ons__free(NULL, log);
+  return status;
+}
+
+static int compiles_of(unsigned char which) {
+  const int before = atomic_load(&compile_count);
+  cr_assert(eq(int, get(which), 0));
+  return atomic_load(&compile_count) - before;
+}
+
+Test(cache, compiles_a_key_once) {
+  cr_expect(eq(int, compiles_of(1), 1));
+  cr_expect(eq(int, compiles_of(1), 0));
+  cr_expect(eq(int, compiles_of(2), 1));
+}
+
+Test(cache, keeps_no_failure) {
+  fails = true;
+  cr_expect(eq(int, get(1), ONS_STATUS_COMPILE_FAILED));
+  fails = false;
+  cr_expect(eq(int, compiles_of(1), 1));
+}
+
+Test(cache, keeps_nothing_whose_inputs_are_unknown) {
+  is_unknown = true;
+  cr_expect(eq(int, compiles_of(1), 1));
+  cr_expect(eq(int, compiles_of(1), 1));
+}
+
+Test(cache, compiles_again_when_a_header_has_changed) {
+  char path[600];
+  snprintf(path, sizeof(path), "%s/a b.h", scratch);
+  header = path;
+  write_file(path, "int a;");
+  wait_a_tick();
+  cr_expect(eq(int, compiles_of(1), 1));
+  cr_expect(eq(int, compiles_of(1), 0));
+  write_file(path, "int b;");
+  wait_a_tick();
+  cr_expect(eq(int, compiles_of(1), 1), "of the same size");
+  cr_expect(eq(int, compiles_of(1), 0));
+  wait_a_tick();
+  write_file(path, "int b;");
+  cr_expect(eq(int, compiles_of(1), 0), "another time, but the same content");
+  unlink(path);
+  cr_expect(eq(int, compiles_of(1), 1));
+}
+
+Test(cache, compiles_again_when_a_header_appears) {
+  char path[600];
+  snprintf(path, sizeof(path), "%s/absent.h", scratch);
+  header = path;
+  cr_expect(eq(int, compiles_of(1), 1));
+  cr_expect(eq(int, compiles_of(1), 0));
+  write_file(path, "");
+  wait_a_tick();
+  cr_expect(eq(int, compiles_of(1), 1));
+  cr_expect(eq(int, compiles_of(1), 0));
+}
+
+/* Written while the compiler ran: it may have read what was there before. */
+Test(cache, keeps_nothing_of_a_header_that_changes_meanwhile) {
+  char path[600];
+  snprintf(path, sizeof(path), "%s/changing.h", scratch);
+  header = written = path;
+  write_file(path, "int a;");
+  wait_a_tick();
+  cr_expect(eq(int, compiles_of(1), 1));
+  written = NULL;
+  wait_a_tick();
+  cr_expect(eq(int, compiles_of(1), 1));
+  cr_expect(eq(int, compiles_of(1), 0));
+}
+
+Test(cache, is_no_worse_than_none_where_the_folder_is_lost_or_spoilt) {
+  char command[700];
+  cr_expect(eq(int, compiles_of(1), 1));
+  snprintf(command, sizeof(command), "for f in '%s'/*; do echo x > \"$f\"; done", folder);
+  cr_assert(eq(int, system(command), 0));
+  cr_expect(eq(int, compiles_of(1), 1));
+  cr_expect(eq(int, compiles_of(1), 0), "the spoilt entry was replaced");
+  snprintf(command, sizeof(command), "rm -r '%s'", folder);
+  cr_assert(eq(int, system(command), 0));
+  cr_expect(eq(int, compiles_of(1), 1));
+  cr_expect(eq(int, compiles_of(1), 0));
+}
+
+static void* get_one(void* unused) {
+  (void)unused;
+  (void)get(7);
+  return NULL;
+}
+
+Test(cache, compiles_once_for_all_threads) {
+  enum { THREADS = 16 };
+  pthread_t threads[THREADS];
+  is_slow = true;
+  for (int i = 0; i < THREADS; ++i) pthread_create(&threads[i], NULL, get_one, NULL);
+  for (int i = 0; i < THREADS; ++i) pthread_join(threads[i], NULL);
+  cr_expect(eq(int, atomic_load(&compile_count), 1));
+}
+
+Test(cache, can_be_off) {
+  ons__cache* off = NULL;
+  const ons__cache_config config = {.folder = "off"};
+  cr_assert(eq(int, ons__cache_create(&config, &off, NULL), 0));
+  cr_expect(not(ons__cache_is_on(off)));
+  cr_expect(ons__cache_is_on(cache));
+  ons__cache_destroy(off);
+  ons__cache_destroy(NULL);
+}
