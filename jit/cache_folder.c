@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "runtime/base/alloc.h"
-#include "runtime/base/string.h"
 
 enum {
   NAME_BYTES = 2 * ONS__HASH_BYTES + sizeof(".ons"),
@@ -24,24 +23,10 @@ enum {
 
 /* ---- where it is ------------------------------------------------------------------ */
 
-static char* join(const ons_allocator* allocator, const char* folder, const char* rest) {
-  ons__string path;
-  ons__string_init(&path, allocator);
-  ons__string_appendf(&path, "%s%s", folder, rest);
-  return ons__string_take(&path);
-}
-
 char* ons__cache_folder_find(const ons_allocator* allocator, const char* option) {
   const char* named = option ? option : getenv("ONSTREAM_CACHE_DIR");
-  if (named) {
-    const bool is_off = !*named || strcmp(named, "off") == 0;
-    return is_off ? NULL : ons__strdup(allocator, named);
-  }
-  /* Only absolute ones count, its specification says. */
-  const char* shared = getenv("XDG_CACHE_HOME");
-  if (shared && *shared == '/') return join(allocator, shared, "/onstream");
-  const char* home = getenv("HOME");
-  return home && *home == '/' ? join(allocator, home, "/.cache/onstream") : NULL;
+  const bool is_off = !named || !*named || strcmp(named, "off") == 0;
+  return is_off ? NULL : ons__strdup(allocator, named);
 }
 
 /* Code is loaded from it: nobody else may write there. */

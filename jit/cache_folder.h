@@ -7,9 +7,8 @@
 
 #include "jit/cache_key.h"
 
-/* Where it is: `option`, ONSTREAM_CACHE_DIR, XDG_CACHE_HOME/onstream,
- * HOME/.cache/onstream, the first of them that is set; an empty one or "off" stands for
- * none. The caller owns the path; NULL where there is to be no cache. Touches no file. */
+/* Where it is: `option`, else ONSTREAM_CACHE_DIR; an empty one or "off" stands for none.
+ * The caller owns the path; NULL where there is to be no cache. Touches no file. */
 char* ons__cache_folder_find(const ons_allocator* allocator, const char* option);
 
 /* The content of the key's file. It becomes the latest used. The caller owns |out_bytes|.

@@ -56,11 +56,13 @@ static char* skip_blanks(char* at) {
   }
 }
 
+static bool begins_name(const char* at) { return *at == '<' || *at == '"'; }
+
 /* Reads <name> or "name" and tells; returns what follows. */
 static char* tell_name(char* at, bool is_next, ons__include_fn* found, void* context) {
   const char close = *at == '<' ? '>' : '"';
   ons__include include = {.is_quoted = *at == '"', .is_next = is_next};
-  char* end = *at == '<' || *at == '"' ? at + 1 : NULL;
+  char* end = begins_name(at) ? at + 1 : NULL;
   while (end && *end && *end != close && *end != '\n') ++end;
   if (end && *end == close) {
     *end = '\0';
@@ -85,7 +87,8 @@ static void scan(char* text, ons__include_fn* found, void* context) {
     if (before >= text + question_length &&
         !memcmp(before - question_length, question, question_length)) {
       char* open = skip_blanks(at);
-      if (*open == '(') at = tell_name(skip_blanks(open + 1), is_next, found, context);
+      char* name = *open == '(' ? skip_blanks(open + 1) : at;
+      if (begins_name(name)) at = tell_name(name, is_next, found, context);
     } else if (is_directive(text, before)) {
       at = tell_name(skip_blanks(at), is_next, found, context);
     }

@@ -14,7 +14,9 @@ typedef struct ons__include {
 
 typedef void ons__include_fn(void* context, const ons__include* include);
 
-/* Calls `found` for each #include and __has_include. False when out of memory. */
+/* Calls `found` for each #include and __has_include, other than one that asks for what a
+ * macro spells: whoever asks for a file also includes it, by its name. False when out of
+ * memory. */
 bool ons__include_scan(const ons_allocator* allocator, const char* text,
                        ons__include_fn* found, void* context);
 

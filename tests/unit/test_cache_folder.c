@@ -24,17 +24,12 @@ static bool has(const ons__cache_key* of, const char* expected) {
   return found;
 }
 
-static char* find(const char* option, const char* ours, const char* shared,
-                  const char* home) {
+static char* find(const char* option, const char* ours) {
   static char text[600];
-  const char* const names[] = {"ONSTREAM_CACHE_DIR", "XDG_CACHE_HOME", "HOME"};
-  const char* const values[] = {ours, shared, home};
-  for (int i = 0; i < 3; ++i) {
-    if (values[i]) {
-      setenv(names[i], values[i], 1);
-    } else {
-      unsetenv(names[i]);
-    }
+  if (ours) {
+    setenv("ONSTREAM_CACHE_DIR", ours, 1);
+  } else {
+    unsetenv("ONSTREAM_CACHE_DIR");
   }
   char* found = ons__cache_folder_find(NULL, option);
   snprintf(text, sizeof(text), "%s", found ? found : "none");
@@ -42,22 +37,17 @@ static char* find(const char* option, const char* ours, const char* shared,
   return text;
 }
 
-Test(cache_folder, is_where_the_first_of_four_says) {
-  cr_expect_str_eq(find("/o", "/e", "/x", "/h"), "/o");
-  cr_expect_str_eq(find(NULL, "/e", "/x", "/h"), "/e");
-  cr_expect_str_eq(find(NULL, NULL, "/x", "/h"), "/x/onstream");
-  cr_expect_str_eq(find(NULL, NULL, NULL, "/h"), "/h/.cache/onstream");
-  cr_expect_str_eq(find(NULL, NULL, "relative", "/h"), "/h/.cache/onstream");
-  cr_expect_str_eq(find(NULL, NULL, "", "/h"), "/h/.cache/onstream");
+Test(cache_folder, is_where_one_says) {
+  cr_expect_str_eq(find("/o", "/e"), "/o");
+  cr_expect_str_eq(find(NULL, "/e"), "/e");
 }
 
-Test(cache_folder, is_none_where_one_says_so_or_there_is_no_home) {
-  cr_expect_str_eq(find("", "/e", "/x", "/h"), "none");
-  cr_expect_str_eq(find("off", "/e", "/x", "/h"), "none");
-  cr_expect_str_eq(find(NULL, "", "/x", "/h"), "none");
-  cr_expect_str_eq(find(NULL, "off", "/x", "/h"), "none");
-  cr_expect_str_eq(find(NULL, NULL, NULL, NULL), "none");
-  cr_expect_str_eq(find(NULL, NULL, NULL, ""), "none");
+Test(cache_folder, is_none_where_one_says_so_or_none_does) {
+  cr_expect_str_eq(find("", "/e"), "none");
+  cr_expect_str_eq(find("off", "/e"), "none");
+  cr_expect_str_eq(find(NULL, ""), "none");
+  cr_expect_str_eq(find(NULL, "off"), "none");
+  cr_expect_str_eq(find(NULL, NULL), "none");
 }
 
 Test(cache_folder, is_made_by_the_first_write_for_its_owner_alone) {
