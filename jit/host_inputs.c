@@ -1,5 +1,6 @@
 #include "jit/host_inputs.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,8 +14,9 @@ typedef struct collection {
   const ons__host_inputs* compile;
   const ons_allocator* allocator;
   ons__inputs* inputs;
-  ons__words folders;    /* those of the user, which are searched first */
+  ons__words folders;    /* those of the user, which are searched first; absolute */
   ons__string directory; /* of the file that is being scanned; "": none on disk */
+  bool is_foreign;       /* that file is in none of the folders */
 } collection;
 
 /* ---- options ---------------------------------------------------------------------- */
@@ -52,33 +54,52 @@ static const char* folder_value(const ons__words* words, size_t* index) {
   return NULL;
 }
 
+static void add_folder(collection* self, const char* folder) {
+  if (*folder == '/') {
+    ons__words_append(&self->folders, folder);
+    return;
+  }
+  char here[PATH_MAX];
+  ons__string path;
+  ons__string_init(&path, self->allocator);
+  const bool is_known = getcwd(here, sizeof(here)) != NULL;
+  if (is_known) ons__string_appendf(&path, "%s/%s", here, folder);
+  if (is_known && ons__string_ok(&path)) {
+    ons__words_append(&self->folders, path.data);
+  } else {
+    self->inputs->is_unknown = true;
+  }
+  ons__string_clear(&path);
+}
+
 static void read_options(collection* self) {
   const ons__words* words = self->compile->options;
   for (size_t i = 0; i < words->count; ++i) {
     const char* folder = folder_value(words, &i);
     if (folder) {
-      ons__words_append(&self->folders, folder);
+      add_folder(self, folder);
     } else if (!is_plain(words->items[i])) {
       self->inputs->is_unknown = true;
     }
   }
 }
 
-/* "." where it is the current one: not in a request that came without a file. */
 static void find_folders(collection* self) {
-  const ons__host_inputs* compile = self->compile;
-  const char* folder = compile->request->folder;
-  if (folder) ons__words_append(&self->folders, *folder ? folder : ".");
-  if (compile->request->option_count) ons__words_append(&self->folders, ".");
+  const ons__compile_request* request = self->compile->request;
+  if (request->folder) add_folder(self, *request->folder ? request->folder : ".");
+  for (size_t i = 0; i < request->option_count; ++i) {
+    if (!strstr(request->options[i], "include")) continue;
+    add_folder(self, "."); /* for -include */
+    break;
+  }
   read_options(self);
   static const char* const variables[] = {"CPATH", "CPLUS_INCLUDE_PATH"};
   for (size_t i = 0; i < sizeof(variables) / sizeof(*variables); ++i) {
     const char* list = getenv(variables[i]);
     if (list) ons__words_append_split(&self->folders, list, ":");
   }
-  if (*compile->system_folder) {
-    ons__words_append(&self->folders, compile->system_folder);
-  }
+  const char* system_folder = self->compile->system_folder;
+  if (*system_folder) ons__words_append(&self->folders, system_folder);
   self->inputs->is_unknown |= !ons__words_ok(&self->folders);
 }
 
@@ -136,11 +157,12 @@ static void look(collection* self, const char* folder, const char* name) {
   ons__string_clear(&path);
 }
 
-/* Files that are there and were not read are behind those that were. */
+/* Files that are there and were not read are behind those that were. What a macro spells
+ * in a header of the compiler's own is such a header as well. */
 static void look_everywhere(void* context, const ons__include* include) {
   collection* self = context;
   if (!include->name) {
-    self->inputs->is_unknown |= self->folders.count > 0;
+    self->inputs->is_unknown |= self->folders.count > 0 && !self->is_foreign;
     return;
   }
   if (*include->name == '/') {
@@ -161,6 +183,13 @@ static void scan(collection* self, const char* text) {
   }
 }
 
+static bool is_below_any(const ons__words* folders, const char* path) {
+  for (size_t i = 0; i < folders->count; ++i) {
+    if (!strncmp(path, folders->items[i], strlen(folders->items[i]))) return true;
+  }
+  return false;
+}
+
 static void scan_files(collection* self) {
   const size_t count = self->inputs->count; /* what scans add is absent */
   for (size_t i = 0; i < count; ++i) {
@@ -171,6 +200,7 @@ static void scan_files(collection* self) {
     const char* path = self->inputs->items[i].path;
     ons__string_clear(&self->directory);
     ons__string_append_bytes(&self->directory, path, (size_t)(strrchr(path, '/') - path));
+    self->is_foreign = !is_below_any(&self->folders, path);
     scan(self, text);
     ons__free(self->allocator, text);
   }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import suite
-from suite import Case, Inputs
+from suite import Case, Extents, Inputs
 
 import onstream as ons
 
@@ -17,10 +17,20 @@ Array = Any
 
 # Of one sanitizer: address, undefined or thread. tests/conformance/sanitize sets it.
 SANITIZER = os.environ.get("ONS_TEST_SANITIZER", "")
-# Addresses of the host's own threads are 16 bytes apart: vectors at them are what they seem.
 _SANITIZED = ("-g1", f"-fsanitize={SANITIZER}", "-fno-omit-frame-pointer", "-O1")
-# Shifts of negative numbers and wrapping are CUDA's; UBSan leaves wrapping alone with -fwrapv.
+# Shifts and conversions of what does not fit are defined on devices; so is overflow: -fwrapv.
 _UNDEFINED = ("-fno-sanitize-recover=undefined", "-fno-sanitize=shift,vptr,float-cast-overflow")
+
+
+# ThreadSanitizer takes a thousand times longer to switch between threads.
+_FEW = {1, 2, 31, 32, 33, 64, 100, 256}
+
+
+def usual_blocks(case: Case) -> list[Extents]:
+    blocks = case.some_blocks()
+    if SANITIZER != "thread" or len(case.blocks) <= 16:
+        return blocks
+    return [block for block in blocks if block[0] in _FEW] or blocks[:4]
 
 
 def options() -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def test_the_cpu_has_cooperative_launches_and_no_clusters(mod: ons.Module) -> No
     assert shape_of(mod, grid=2, block=2, priority=-1, carveout=50, programmatic=True) == [
         2, 1, 2, 1,
     ]  # fmt: skip
-    assert mod.shape.occupancy(32, device="cpu").blocks >= 1
+    assert mod.shape.occupancy(32, device="cpu")["blocks"] >= 1
 
 
 def test_attributes_of_the_wrong_type(mod: ons.Module) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 
+import nvrtc
 import records
 import references
 import runner
@@ -29,7 +30,7 @@ def test_case(case: suite.Case, failures: dict[Path, str]) -> None:
     assert case.path not in failures, failures[case.path]
     known = records.recorded()
     first: Any = None
-    for block in case.all_blocks() if ALL_BLOCKS else case.some_blocks():
+    for block in case.all_blocks() if ALL_BLOCKS else runner.usual_blocks(case):
         inputs = case.inputs(block)
         results = case.canonical(runner.launch(case, inputs, runner.Host()))
         first = results if first is None or case.each else first
@@ -48,6 +49,18 @@ def test_all_is_recorded() -> None:
     assert known.about["device"] != "cpu"
     missing = {case.id: reason for case in suite.cases() if (reason := known.why_not(case))}
     assert not missing, "tests/conformance/record has to run again"
+
+
+@pytest.mark.skipif(bool(runner.SANITIZER), reason="NVRTC is not what is looked at")
+@pytest.mark.parametrize("path", suite.FILES, ids=lambda path: path.stem)
+def test_is_what_a_gpu_compiles(path: Path) -> None:
+    library = nvrtc.load()
+    if library is None:
+        pytest.skip("no NVRTC: it comes with onstream[cuda13]")
+    folders = nvrtc.include_folders()
+    if not any((Path(folder) / "cuda_fp16.h").exists() for folder in folders):
+        pytest.skip("NVRTC without CUDA's headers")
+    assert not (log := nvrtc.compile(library, path, folders)), log
 
 
 def test_every_declaration_is_read() -> None:

@@ -356,6 +356,24 @@ Test(block, assertions) {
                (const char*[]){"user.cu:4: block (0, 1, 0)", NULL});
 }
 
+Test(block, traps) {
+  static const char source[] =
+      "__global__ void k(int* o) {\n  if (blockIdx.x == 1) {\n    %s;\n  }\n"
+      "  o[blockIdx.x] = 1;\n}\n";
+  static const char* const ways[][2] = {
+      {"__trap()", "user.cu:3: block (1, 0, 0), thread (0, 0, 0): the kernel trapped"},
+      {"ons::stop()", "block (1, 0, 0), thread (0, 0, 0): the kernel trapped"}};
+  for (size_t i = 0; i < 2; ++i) {
+    char text[256];
+    snprintf(text, sizeof(text), source, ways[i][0]);
+    fixture_kernel kernel = fixture_load(text, "k", NULL);
+    cr_expect(eq(int, try_int(&kernel, (shape){{3, 1, 1}, {1, 1, 1}, 0}, out),
+                 ONS_STATUS_DEVICE));
+    expect_message(ways[i][1]);
+    unload(&kernel);
+  }
+}
+
 Test(block, plain_kernels_that_fail) {
   static const char source[] =
       "__global__ void k(int* o) {\n  int i = threadIdx.x + blockIdx.x * blockDim.x;\n"

@@ -96,11 +96,10 @@ static constexpr struct ons_cpu_dynamic {
   }
 } ons_cpu_dynamic_memory = {};
 
-// The system's assert() calls it, from wherever it is included.
-extern "C" __attribute__((__visibility__("hidden"))) inline void ons_cpu_trap(
-    const char* file, unsigned int line) {
+extern "C" inline void ons_cpu_trap(const char* file, unsigned int line) {
   ons_cpu::fail(ONS_CPU_FAULT_TRAP, nullptr, file, line);
 }
+// The system's assert() calls it, from wherever it is included.
 extern "C" __attribute__((__visibility__("hidden"), __used__)) void __assert_fail(
     const char* condition, const char* file, unsigned int line, const char*) noexcept {
   ons_cpu::fail(ONS_CPU_FAULT_ASSERT, condition, file, line);

@@ -21,6 +21,9 @@ using uint64_t = unsigned long long;
 #else
 #define ONS_DEVICE_INLINE inline
 #endif
+#if defined(ONSTREAM_CPU_ABI_H_)
+extern "C" inline void ons_cpu_trap(const char* file, unsigned int line);
+#endif
 
 // With ONS_CHECK an index out of range ends the kernel with a message, on every backend.
 #if defined(ONS_CHECK)
@@ -45,6 +48,8 @@ namespace ons {
 ONS_DEVICE_INLINE void stop() {
 #if defined(__CUDA_ARCH__)
   __trap();
+#elif defined(ONSTREAM_CPU_ABI_H_)
+  ons_cpu_trap(nullptr, 0);
 #else
   __builtin_trap();
 #endif
