@@ -124,3 +124,15 @@ Test(cache_entry, of_another_schema_is_nothing) {
   cr_expect(not(reads(&key, bytes.data, bytes.length)));
   ons__string_clear(&bytes);
 }
+
+/* Though the checksum fits. */
+Test(cache_entry, with_more_in_it_than_it_tells_is_nothing) {
+  ons__string bytes = make_entry();
+  unsigned char digest[ONS__HASH_BYTES];
+  bytes.data[bytes.length - ONS__HASH_BYTES] = 'x';
+  bytes.length -= ONS__HASH_BYTES - 1;
+  ons__hash_of(bytes.data, bytes.length, digest);
+  ons__string_append_bytes(&bytes, digest, sizeof(digest));
+  cr_expect(not(reads(&key, bytes.data, bytes.length)));
+  ons__string_clear(&bytes);
+}

@@ -69,8 +69,9 @@ static void* map(size_t size_bytes) {
   return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* NULL when out of memory. Not of a runtime's allocator: it outlives every runtime. */
-static ons__cpu_worker* get(void) {
+/* NULL when out of memory. Not of a runtime's allocator: it outlives every runtime. Not to be
+ * inlined into who calls setjmp. */
+__attribute__((noinline)) static ons__cpu_worker* get(void) {
   if (current) return current;
   pthread_once(&once, make_key);
   ons__cpu_worker* self = map(sizeof(*self));
