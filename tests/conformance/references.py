@@ -574,7 +574,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     # vectors
     "sum_of_list": lambda xs: (xs[0] * 3 + xs[1]) * 3 + xs[2],
     "transposed_view": lambda x: 2 * x,
-    "reversed_view": lambda x, n: x + f32(n) + f32(-200),
+    "strided_view": lambda x, n: x + f32(n) + f32(200),
     "view_int_index": lambda x: x.ravel() + 60,
     "vector_by_value": lambda a, n: a * f32(1.5) - f32(2) + np.where(np.arange(n) % 2, f32(0.25), f32(8)),
     "operators": lambda a, b: (a + b) * 1000 + (b - a) * 3,

@@ -113,10 +113,6 @@ def launch(case: Case, inputs: Inputs, machine: Host | Gpu) -> dict[str, Array]:
         block=inputs.block,
         shared=inputs.shared,
         cooperative=case.cooperative,
-        **(
-            {}
-            if any(hasattr(value, "ctypes") for value in arguments.values())
-            else {"device": machine.device}
-        ),
+        device=machine.device,
     )
     return {name: machine.download(arguments[name]) for name in inputs.results}

@@ -52,7 +52,9 @@ class Machine:
             "ONSTREAM_CACHE_DIR": str(self.cache),
         }
 
-    def start(self, module: str = "ons.Module(SOURCE)", source: str = SOURCE, **environment: str):
+    def start(
+        self, module: str = "ons.Module(SOURCE)", source: str = SOURCE, **environment: str
+    ) -> subprocess.Popen[str]:
         program = RUN.format(module=module.replace("SOURCE", repr(source)))
         return subprocess.Popen(
             [sys.executable, "-c", program],

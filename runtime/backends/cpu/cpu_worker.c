@@ -69,8 +69,8 @@ static void* map(size_t size_bytes) {
   return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* NULL when out of memory. Not of a runtime's allocator: it outlives every runtime. Not to be
- * inlined into who calls setjmp. */
+/* NULL when out of memory. Not of a runtime's allocator: it outlives every runtime. Kept
+ * out of who calls setjmp. */
 __attribute__((noinline)) static ons__cpu_worker* get(void) {
   if (current) return current;
   pthread_once(&once, make_key);

@@ -16,7 +16,6 @@ __global__ void reduce_tree(const int* a, int* out, int n) {
 
 // case: n=1024, grid=3, a=ints(-99, 99, 3072), out=zeros(3)
 __global__ void reduce_any_size(const int* a, int* out, int n) {
-  extern __shared__ int unused[];
   __shared__ int s[1024];
   int t = threadIdx.x, sum = 0;
   for (int i = t; i < n; i += blockDim.x) sum += a[blockIdx.x * n + i];
@@ -86,7 +85,6 @@ __global__ void inclusive_scan(const int* a, int* out) {
 
 // case: a=ints(-99, 99, 1024), grid=1, out=zeros(block), blocks=pow2(2), each=True
 __global__ void exclusive_scan_tree(const int* a, int* out) {
-  extern __shared__ int unused_tree[];
   __shared__ int s[1024];
   int t = threadIdx.x, m = blockDim.x, offset = 1;
   s[t] = a[t];

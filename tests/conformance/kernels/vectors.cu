@@ -134,8 +134,8 @@ __global__ void transposed_view(ons::view<const int, 2> x, ons::view<int, 2> out
   for (; i < n * 25; i += gridDim.x * blockDim.x) out(i / 25, i % 25) = x(i / 25, i % 25) * 2;
 }
 
-// case: n=100, x=ints(-9, 9, 200)[::-2]
-__global__ void reversed_view(ons::view<const float, 1> x, float* out, int n) {
+// case: n=100, x=ints(-9, 9, 200)[1::2]
+__global__ void strided_view(ons::view<const float, 1> x, float* out, int n) {
   AT;
   out[i] = x(i) + (float)x.shape[0] + (float)x.strides[0] * 100.0f;
 }
