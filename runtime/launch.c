@@ -267,6 +267,15 @@ static inline bool config_is_flat(const ons__bound* bound, const ons_launch* lau
          launch->shared_bytes <= limits->shared_bytes;
 }
 
+/* Apart from who calls it: an ons__call there would make its frame larger. */
+static ONS__NOINLINE ons_status
+launch_otherwise(const ons_kernel* kernel, ons__bound* bound, const ons_launch* launch,
+                 const ons_arg* args, size_t arg_count, const ons__target* target,
+                 const ons__block* block, ons__refusal refusal, ons_error* error) {
+  ons__call call = make_call(kernel, bound, launch, args, arg_count, target);
+  return launch_carefully(&call, block, refusal, error);
+}
+
 /* A call comes after a driver call that has emptied the caches and the branch predictors,
  * so that its cost is cache lines and taken branches: what most launches need is here, in
  * ons__bind and in the backend's launch, one run of code each. */
@@ -292,8 +301,8 @@ ONS__HOT ons_status ons_kernel_launch(ons_kernel* kernel, const ons_launch* laun
       ons__stream_is_special(target.stream) ||
       !(ONS__LIKELY(config_is_flat(bound, launch)) || config_is_full(bound, launch)) ||
       ons__retire_holds(&bound->entry->retire)) {
-    ons__call call = make_call(kernel, bound, launch, args, arg_count, &target);
-    return launch_carefully(&call, &block, refusal, error);
+    return launch_otherwise(kernel, bound, launch, args, arg_count, &target, &block,
+                            refusal, error);
   }
   return driver_launch(kernel, bound, launch, target.stream, parameters, error);
 }
