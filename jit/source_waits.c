@@ -44,9 +44,9 @@ static bool is_one_of(const word* text, const char* const* names, size_t count) 
 /* Of the dialect: __syncthreads and its like, and what <cooperative_groups.h> declares.
  */
 static bool waits_itself(const word* text) {
-  static const char* const prefixes[] = {"__sync",        "__shfl",       "__match_",
-                                         "__reduce_",     "__any_sync",   "__all_sync",
-                                         "__ballot_sync", "__activemask", "__barrier"};
+  static const char* const prefixes[] = {
+      "__sync",     "__shfl",        "__match_",     "__reduce_",  "__any_sync",
+      "__all_sync", "__ballot_sync", "__activemask", "__uni_sync", "__barrier"};
   static const char* const groups[] = {
       "cooperative_groups", "this_thread_block", "thread_block",    "thread_block_tile",
       "tiled_partition",    "coalesced_threads", "coalesced_group", "this_grid",

@@ -80,6 +80,18 @@ inline void ons_cpu_sincosf(float x, float* sine, float* cosine) {
   *cosine = ::cosf(x);
 }
 
+// The C library's write a variable of the process, which the threads of a launch share.
+extern "C" __attribute__((__visibility__("hidden"))) inline double lgamma(
+    double x) noexcept {
+  int sign;
+  return ::lgamma_r(x, &sign);
+}
+extern "C" __attribute__((__visibility__("hidden"))) inline float lgammaf(
+    float x) noexcept {
+  int sign;
+  return ::lgammaf_r(x, &sign);
+}
+
 // A namespace of its own, made visible: a source may still define a helper of the same
 // name, and <cmath>'s overloads win over the templates here instead of clashing with
 // them.

@@ -204,6 +204,10 @@ inline int __all_sync(ons_cpu::lane_mask mask, int predicate, ONS_CPU_LINE) {
   const ons_cpu::vote_slot vote = ons_cpu::vote(mask, predicate != 0, line_);
   return vote.voters == vote.came;
 }
+inline int __uni_sync(ons_cpu::lane_mask mask, int predicate, ONS_CPU_LINE) {
+  const ons_cpu::vote_slot vote = ons_cpu::vote(mask, predicate != 0, line_);
+  return vote.voters == vote.came || vote.voters == 0;
+}
 inline ons_cpu::lane_mask __ballot_sync(ons_cpu::lane_mask mask, int predicate,
                                         ONS_CPU_LINE) {
   return static_cast<ons_cpu::lane_mask>(

@@ -82,13 +82,14 @@ __global__ void scan_by_up(const int* a, int* out) {
   out[threadIdx.x] = x;
 }
 
-// case: grid=1, a=ints(-9, 9, 1024), out=zeros(3 * block), each=True
+// case: grid=1, a=ints(-9, 9, 1024), out=zeros(4 * block), each=True
 __global__ void votes(const int* a, int* out) {
   int t = threadIdx.x, m = blockDim.x;
   unsigned mask = everyone();
   out[t] = __any_sync(mask, a[t] == 9) != 0;
   out[m + t] = __all_sync(mask, a[t] > -9) != 0;
   out[2 * m + t] = __all_sync(mask, a[t & ~31] > 0) != 0;
+  out[3 * m + t] = __uni_sync(mask, a[t] > -9) != 0;
 }
 
 // case: grid=1, a=ints(-9, 9, 1024), out=zeros(2 * block), each=True
