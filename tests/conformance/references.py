@@ -337,6 +337,7 @@ def _votes(a: Array, block: int) -> Array:
     return np.concatenate([
         _each_warp(lambda w: (w == 9).any(), a, block),
         _each_warp(lambda w: (w > -9).all(), a, block), _each_warp(lambda w: w[0] > 0, a, block),
+        _each_warp(lambda w: (w > -9).all() or not (w > -9).any(), a, block),
     ]).astype(i32)  # fmt: skip
 
 
@@ -508,7 +509,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     # conversions
     "float2int": lambda a: _converted(a, *_INT, _MODES),
     "float2uint": lambda a: _converted(a, *_UINT, _MODES),
-    "double2int": lambda a: (
+    "d_to_int": lambda a: (
         *_converted(np.where(np.isnan(a), 1.5, a), *_INT, _MODES[:2]),
         *_converted(np.where(np.isnan(a), 1.5, a), *_UINT, _MODES[2:]),
     ),
@@ -516,7 +517,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "double2float_small": lambda a: {"rn": a.astype(f32)},
     "int2float": lambda a: {"rn": a.astype(f32)},
     "uint2float": lambda a: {"rn": a.astype(f32)},
-    "ll2double": lambda a: {"rn": a.astype(f64)},
+    "ll_to_d": lambda a: {"rn": a.astype(f64)},
     "ll2float": lambda a: {"rn": a.astype(f32)},
     "casts": lambda a, b: (a.astype(f32), b.astype(f64), a.astype(np.int16), b.astype(np.uint8)),
     "casts_to_int": lambda a, b: (a.astype(i32), b.astype(i64)),

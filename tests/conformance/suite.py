@@ -185,7 +185,7 @@ class Values:
 
 @dataclass(frozen=True)
 class Tolerance:
-    ulp: float = 0
+    ulp: int = 0
     relative: float = 0
     absolute: float = 0
 
@@ -207,10 +207,17 @@ def canonical(array: Array, results_as: str | None) -> Array:
 
 
 def ordered(array: Array) -> Array:
-    """Numbers that follow each other as the floating values do; exact up to 2**53."""
+    """Numbers that follow each other as the floating values do."""
     bits = array.view(f"i{array.dtype.itemsize}")
     lowest = np.iinfo(bits.dtype).min
     return np.where(bits < 0, lowest - bits, bits)
+
+
+def distance(one: Array, other: Array) -> Array:
+    """Units in the last place between them; a double has more of them than it can count."""
+    a, b = ordered(one), ordered(other)
+    with np.errstate(over="ignore"):
+        return np.where(a > b, a - b, b - a).view(f"u{a.dtype.itemsize}")
 
 
 def differences(got: Array, wanted: Array, tolerance: Tolerance) -> Array:
@@ -220,10 +227,9 @@ def differences(got: Array, wanted: Array, tolerance: Tolerance) -> Array:
     off = words[0] != words[1]
     if tolerance != Tolerance() and got.dtype.kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):
-            far = np.abs(ordered(got).astype(np.float64) - ordered(wanted).astype(np.float64))
             apart = np.abs(got.astype(np.float64) - wanted.astype(np.float64))
             limit = tolerance.absolute + tolerance.relative * np.abs(wanted.astype(np.float64))
-            close = (far <= tolerance.ulp) | (apart <= limit)
+            close = (distance(got, wanted) <= tolerance.ulp) | (apart <= limit)
         off &= ~close | np.isnan(got) | np.isnan(wanted)
     return np.nonzero(off)[0]
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
@@ -70,3 +71,24 @@ def test_every_declaration_is_read() -> None:
     assert len(suite.cases()) == declared >= 170
     names = {case.kernel for case in suite.cases()} | {case.id for case in suite.cases()}
     assert not set(references.REFERENCES) - names
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_units_in_the_last_place_are_counted(dtype: type) -> None:
+    least = np.finfo(dtype).smallest_subnormal
+    for value in (0.0, least, -least, 1.0, -1.5, 1400.4724965736966, np.finfo(dtype).max / 4):
+        one = np.array([value], dtype)
+        other = one.copy()
+        for count in range(1, 5):
+            other = np.nextafter(other, dtype(np.inf))
+            off = [
+                suite.differences(other, one, suite.Tolerance(ulp=n)).size
+                for n in (count, count - 1)
+            ]
+            assert off == [0, 1], (value, count)
+    apart = np.array([np.finfo(dtype).max], dtype)
+    assert suite.differences(apart, -apart, suite.Tolerance(ulp=1000)).size == 1
+    one = np.array([1.0], dtype)
+    near = np.nextafter(one, dtype(2))
+    for ulp, off in ((0, 1), (1, 0)):
+        assert suite.differences(near, one, suite.Tolerance(ulp=ulp)).size == off

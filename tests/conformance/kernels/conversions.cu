@@ -34,7 +34,7 @@ __global__ void float2ll(const float* a, long long* rn, long long* rz, unsigned 
 }
 
 // case:
-__global__ void double2int(const double* a, int* rn, int* rz, unsigned* ru, unsigned* rd, int n) {
+__global__ void d_to_int(const double* a, int* rn, int* rz, unsigned* ru, unsigned* rd, int n) {
   AT;
   double x = isnan(a[i]) ? 1.5 : a[i];
   rn[i] = __double2int_rn(x);
@@ -44,7 +44,7 @@ __global__ void double2int(const double* a, int* rn, int* rz, unsigned* ru, unsi
 }
 
 // case:
-__global__ void double2ll(const double* a, long long* rn, long long* ru, unsigned long long* rz,
+__global__ void d_to_ll(const double* a, long long* rn, long long* ru, unsigned long long* rz,
                           unsigned long long* rd, int n) {
   AT;
   double x = isnan(a[i]) ? 1.5 : a[i];
@@ -92,7 +92,7 @@ __global__ void uint2float(const unsigned* a, float* rn, float* rz, float* ru, f
 }
 
 // case:
-__global__ void ll2double(const long long* a, const unsigned long long* b, double* rn, double* rz,
+__global__ void ll_to_d(const long long* a, const unsigned long long* b, double* rn, double* rz,
                           double* ru, double* rd, int n) {
   AT;
   rn[i] = __ll2double_rn(a[i]);

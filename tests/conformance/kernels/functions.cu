@@ -229,5 +229,5 @@ __global__ void overloads(const float* a, const double* b, float* f, double* d, 
   double y = isfinite(b[i]) ? b[i] : 0.5;
   y = y / (1.0 + fabs(y));
   f[i] = exp(fabs(sin(a[i]))) + sqrt(fabs(a[i]));
-  d[i] = exp(fabs(sin(y))) + floor(y);
+  d[i] = exp(fabs(sin(y))) - floor(y);
 }
