@@ -14,6 +14,22 @@ from onstream.testing.simgpu.driver import RecordHead
 CUDA = (2, 0)
 GLOBAL = 0
 
+# How a program for another process begins: {here} is the tests' folder, {producer} the file of
+# the producers' module.
+BEGINNING = """
+import importlib.util, sys
+sys.path.insert(0, {here!r})
+spec = importlib.util.spec_from_file_location("producer", {producer!r})
+producer = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(producer)
+import onstream as ons
+from conftest import SOURCE
+from simgpu_machine import Arrays, Sim
+sim, mod = Sim(), ons.Module(SOURCE)
+mod.scale.prepare("cuda:0")
+a = Arrays(producer, sim)
+"""
+
 
 class Record(RecordHead):
     _fields_ = [

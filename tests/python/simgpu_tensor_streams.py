@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from python_producers import ArrayInterface, DLPackProducer
-from simgpu_machine import CUDA, Arrays, Sim
+from simgpu_machine import BEGINNING, CUDA, Arrays, Sim
 from simgpu_producers import memory  # noqa: F401
 from simgpu_tensor_order import Order, deleted, finish, nothing_is_left, order  # noqa: F401
 
@@ -195,18 +195,9 @@ def test_registered_after_the_import(
     ons.register_producer(known.type)
 
 
-LOOKED_AT = """
-import importlib.util, sys
-sys.path.insert(0, {here!r})
-spec = importlib.util.spec_from_file_location("producer", {producer!r})
-producer = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(producer)
-import onstream as ons
-from conftest import SOURCE
-from simgpu_machine import Arrays, Sim
-sim, mod = Sim(), ons.Module(SOURCE)
-mod.scale.prepare("cuda:0")
-a = Arrays(producer, sim)
+LOOKED_AT = (
+    BEGINNING
+    + """\
 for i in range(200):  # more types than are remembered
     try:
         mod.scale[1, 1](2.0, type(f"T{{i}}", (), {{}})(), a(), 4)
@@ -227,6 +218,7 @@ t.release()
 assert not tensors and "released" in repr(t)
 print("the end")
 """
+)
 
 
 def test_released_while_the_type_is_looked_at(producer_module: Any) -> None:

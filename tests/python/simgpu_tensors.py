@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from python_producers import DLPackProducer
-from simgpu_machine import CUDA, Arrays, Sim
+from simgpu_machine import BEGINNING, CUDA, Arrays, Sim
 from simgpu_producers import memory  # noqa: F401
 from simgpu_tensor_order import Order, deleted, finish, nothing_is_left, order  # noqa: F401
 
@@ -188,18 +188,9 @@ def test_released_by_another_thread(
     assert deleted(producer) == 1 and ons.collect() == 0
 
 
-EXIT = """
-import importlib.util, sys
-sys.path.insert(0, {here!r})
-spec = importlib.util.spec_from_file_location("producer", {producer!r})
-producer = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(producer)
-import onstream as ons
-from conftest import SOURCE
-from simgpu_machine import Arrays, Sim
-sim, mod = Sim(), ons.Module(SOURCE)
-mod.scale.prepare("cuda:0")
-a = Arrays(producer, sim)
+EXIT = (
+    BEGINNING
+    + """\
 kept, released, dropped = (ons.from_dlpack(a(), stream=sim.stream()) for _ in range(3))
 for t in (kept, released, dropped):
     mod.scale[1, 1](2.0, t, t, 4)
@@ -211,6 +202,7 @@ cycle.append(cycle)
 {last}
 print("the end")
 """
+)
 
 
 @pytest.mark.parametrize("last", ["", "sim.lib.sim_deinitialize()", "sys.modules.clear()",

@@ -54,6 +54,15 @@ static void expect_calls(const char* const* names, size_t name_count) {
     expect_calls(names_, sizeof(names_) / sizeof(*names_)); \
   } while (0)
 
+static ons_launch_events one_of_each(void** wait, void** signal) {
+  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
+  events.wait = wait;
+  events.wait_count = 1;
+  events.signal = signal;
+  events.signal_count = 1;
+  return events;
+}
+
 Test(launch_events, waits_come_first_and_signals_last) {
   prepare();
   void* wait[] = {new_event(sim_primary_context(0)), new_event(sim_primary_context(0))};
@@ -93,11 +102,7 @@ Test(launch_events, the_device_waits) {
   events.signal_count = 1;
   launch.events = &events;
   cr_assert(eq(int, launch_with(&launch, axpy_on(other, other)), 0));
-  events = (ons_launch_events)ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &event;
-  events.wait_count = 1;
-  events.signal = &done;
-  events.signal_count = 1;
+  events = one_of_each(&event, &done);
   launch.retained = &retained;
   launch.retained_count = 1;
   cr_assert(eq(int, launch_with(&launch, axpy_on(side, side)), 0), "%s", error.message);
@@ -148,11 +153,7 @@ Test(launch_events, a_launch_of_nothing_keeps_the_order) {
   prepare();
   void* wait = new_event(sim_primary_context(0));
   void* signal = new_event(sim_primary_context(0));
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &wait;
-  events.wait_count = 1;
-  events.signal = &signal;
-  events.signal_count = 1;
+  const ons_launch_events events = one_of_each(&wait, &signal);
   ons_launch launch = ONS_LAUNCH_INIT;
   launch.events = &events;
   launch.grid[0] = 0;
@@ -222,11 +223,7 @@ Test(launch_events, one_of_a_capture_takes_the_launch_along) {
   prepare();
   void* fork = new_event(sim_primary_context(0));
   void* join = new_event(sim_primary_context(0));
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &fork;
-  events.wait_count = 1;
-  events.signal = &join;
-  events.signal_count = 1;
+  const ons_launch_events events = one_of_each(&fork, &join);
   ons_launch launch = ONS_LAUNCH_INIT;
   launch.events = &events;
   launch.retained = &retained;
@@ -268,11 +265,7 @@ Test(launch_events, one_from_outside_breaks_a_capture) {
 Test(launch_events, on_the_default_streams) {
   prepare();
   void* event = new_event(sim_primary_context(0));
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &event;
-  events.wait_count = 1;
-  events.signal = &event;
-  events.signal_count = 1;
+  const ons_launch_events events = one_of_each(&event, &event);
   ons_launch launch = ONS_LAUNCH_INIT;
   launch.events = &events;
   sim_set_current(NULL);
@@ -314,11 +307,7 @@ Test(launch_context, everything_works_on_a_foreign_stream) {
   void* second = sim_context_create(0);
   void* green = sim_stream_create(second, 1);
   void* event = new_event(second);
-  ons_launch_events events = ONS_LAUNCH_EVENTS_INIT;
-  events.wait = &event;
-  events.wait_count = 1;
-  events.signal = &event;
-  events.signal_count = 1;
+  const ons_launch_events events = one_of_each(&event, &event);
   ons_launch launch = ONS_LAUNCH_INIT;
   launch.events = &events;
   launch.retained = &retained;
