@@ -117,9 +117,17 @@ ONS_CPU_CONVERSION(__double2float, double, float)
 ONS_CPU_CONVERSION(__int2float, int, float)
 ONS_CPU_CONVERSION(__uint2float, unsigned int, float)
 ONS_CPU_CONVERSION(__ll2float, long long, float)
-ONS_CPU_CONVERSION(__ull2float, unsigned long long, float)
 ONS_CPU_CONVERSION(__ll2double, long long, double)
-ONS_CPU_CONVERSION(__ull2double, unsigned long long, double)
+#undef ONS_CPU_CONVERSION
+// In halves, which are exact: where the processor has no such conversion, compilers
+// subtract what they added, and 0 rounded down becomes -0.
+#define ONS_CPU_CONVERSION(name, to)                                              \
+  inline to name##_rn(unsigned long long x) { return to(x); }                     \
+  ONS_CPU_DIRECTED(name, to, (unsigned long long x), ons_cpu::pin(x),             \
+                   static_cast<double>(static_cast<uint32_t>(x >> 32)) * 0x1p32 + \
+                       static_cast<double>(static_cast<uint32_t>(x)))
+ONS_CPU_CONVERSION(__ull2float, float)
+ONS_CPU_CONVERSION(__ull2double, double)
 #undef ONS_CPU_CONVERSION
 inline double __int2double_rn(int x) { return x; }
 inline double __uint2double_rn(unsigned int x) { return x; }
