@@ -25,7 +25,7 @@ def _nvrtc_wheel() -> str | None:
     import glob
 
     try:
-        import nvidia  # type: ignore[import-not-found, unused-ignore]
+        import nvidia  # type: ignore[import-not-found, import-untyped, unused-ignore]
     except ImportError:
         return None
     found = [
