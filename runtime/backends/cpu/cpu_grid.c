@@ -97,6 +97,6 @@ ons_status ons__cpu_grid_run(const ons__cpu_piece* piece, uint32_t block_count,
   if (count == block_count) return ONS_STATUS_OK;
   return ons__error_set(error, ONS_STATUS_UNAVAILABLE,
                         "a cooperative grid of %u blocks, but the system gives no more "
-                        "than %u threads",
+                        "than %u threads, and each block needs one: launch fewer",
                         block_count, count);
 }
