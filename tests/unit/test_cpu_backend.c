@@ -789,6 +789,9 @@ Test(cpu, pool_threads_leave_faults_to_their_handlers) {
 
 Test(cpu, a_child_of_a_busy_parent) {
   busy = fixture_load(busy_source, "k", NULL);
+  /* The pool is there before the first fork: AddressSanitizer's own locks do not survive
+   * one during the start of a thread. */
+  cr_expect(launch_busy(20000));
   pthread_t thread;
   pthread_create(&thread, NULL, launch_repeatedly, NULL);
   for (int i = 0; i < 20; ++i) {
