@@ -1,4 +1,4 @@
-# What the machine has that tests use: Criterion, CUDA's headers, NVRTC, torch. Each may be missing.
+# What the machine has that tests use: Criterion, CUDA's headers, NVRTC, torch, jaxlib. Each may be missing.
 
 find_path(CRITERION_INCLUDE_DIR criterion/criterion.h)
 find_library(CRITERION_LIBRARY criterion)
@@ -25,6 +25,8 @@ endfunction()
 
 ons_python_package_dir(torch torch_dir)
 set(ons_torch_dlpack ${torch_dir}/include/ATen/dlpack.h)
+ons_python_package_dir(jaxlib jaxlib_dir)
+set(ons_xla_include ${jaxlib_dir}/include)
 
 # An allocation that cannot be met is a NULL, as without a sanitizer.
 set(ons_test_environment LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_SOURCE_DIR}/leaks.txt

@@ -6,6 +6,7 @@
  *   ons_kernel   a name in it, and launches     (onstream/launch.h)
  *   ons_tensor   memory of others, kept         (onstream/tensor.h)
  *   ons_error    what went wrong                (onstream/status.h)
+ *   ons_xla_*    handlers for XLA               (onstream/xla.h)
  *
  * Ownership. `*_create` and ons_module_kernel give the caller one reference, which
  * `*_release` gives back; parameters are borrowed for the call unless their comment says
@@ -27,5 +28,6 @@
 #include <onstream/status.h>
 #include <onstream/tensor.h>
 #include <onstream/version.h>
+#include <onstream/xla.h>
 
 #endif /* ONSTREAM_ONSTREAM_H_ */

@@ -31,6 +31,7 @@
  *   output.c           arguments that the call allocates
  *   output_shape.c     ... their shapes and dtypes
  *   output_allocate.c  ... their memory
+ *   xla.c              handlers for XLA, and the modules that they know
  *   scalar.c, stream_arg.c, device_arg.c, dtype.c
  *
  * All functions need the GIL. Unless said otherwise, those that return bool or a pointer
@@ -722,6 +723,9 @@ PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key);
 PyObject* onspy_module_global(PyObject* self, PyObject* args, PyObject* kwargs);
 PyObject* onspy_module_set_global(PyObject* self, PyObject* args, PyObject* kwargs);
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs);
+
+PyObject* onspy_xla_handlers(onspy_state* state);
+PyObject* onspy_xla_register_module(onspy_state* state, PyObject* args);
 
 /* UTF-8 of a str (borrowed); refuses what C would cut short. |what| names it. */
 const char* onspy_text_of(PyObject* object, const char* what);

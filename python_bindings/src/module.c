@@ -251,6 +251,22 @@ static PyObject* stream_wait(PyObject* module, PyObject* args) {
   Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(xla_handlers_doc,
+             "_xla_handlers()\n--\n\n"
+             "{platform: {target: {stage: capsule}}} of the functions that XLA calls, "
+             "which use this package's runtime from then on. Internal.");
+static PyObject* xla_handlers(PyObject* module, PyObject* Py_UNUSED(ignored)) {
+  return onspy_xla_handlers(PyModule_GetState(module));
+}
+
+PyDoc_STRVAR(xla_register_module_doc,
+             "_xla_register_module(module, digest, /)\n--\n\n"
+             "Makes a Module known to XLA's programs, for the life of the process. "
+             "Internal.");
+static PyObject* xla_register_module(PyObject* module, PyObject* args) {
+  return onspy_xla_register_module(PyModule_GetState(module), args);
+}
+
 static PyMethodDef methods[] = {
     {"load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS, load_doc},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
@@ -271,6 +287,8 @@ static PyMethodDef methods[] = {
      METH_VARARGS | METH_KEYWORDS, tensor_map_doc},
     {"collect", collect, METH_NOARGS, collect_doc},
     {"_stream_wait", stream_wait, METH_VARARGS, stream_wait_doc},
+    {"_xla_handlers", xla_handlers, METH_NOARGS, xla_handlers_doc},
+    {"_xla_register_module", xla_register_module, METH_VARARGS, xla_register_module_doc},
     {NULL, NULL, 0, NULL}};
 
 /* ---- set-up ----------------------------------------------------------------------- */
