@@ -163,6 +163,13 @@ typedef struct ons__backend_ops {
 
   /* Refuses (ARGUMENT_VALUE) a stream of another device of the kind. Touches nothing. */
   ons_status (*stream_check)(ons__device* device, void* stream, ons_error* error);
+  /* The ordinal of the device that a stream is of; for 0, 1 and 2 that of the thread's
+     current context. Touches nothing. */
+  ons_status (*stream_device)(ons__backend* backend, void* stream, int32_t* out_ordinal,
+                              ons_error* error);
+  /* Has the process, through whichever library, made the device's primary context? Makes
+     none. */
+  bool (*device_in_use)(ons__backend* backend, int32_t ordinal);
 
   /* Between these two the thread's driver calls harm no capture, of whichever thread.
      They nest. */

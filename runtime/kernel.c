@@ -168,7 +168,8 @@ static ons_status bind_function(ons_kernel* kernel, const ons__image_kernel* ent
   return bound->text ? ONS_STATUS_OK : ons__error_no_memory(error);
 }
 
-/* The image that has the kernel: that of all plain kernels, or one of its own. */
+/* The image that has the kernel: that of all plain kernels, or one of its own. With a
+ * NULL for |out_loaded| it is not loaded. */
 static ons_status find_program(ons_kernel* kernel, ons__device_entry* entry, int slot,
                                const ons__image** out_image, ons__loaded** out_loaded,
                                ons_blob** out_log, ons_error* error) {
@@ -188,6 +189,16 @@ static ons_status find_program(ons_kernel* kernel, ons__device_entry* entry, int
   ons__program* program = ons__module_program(module, kernel->name);
   if (!program) return ons__error_no_memory(error);
   return ons__program_load(program, entry, slot, out_image, out_loaded, out_log, error);
+}
+
+ons_status ons__kernel_compile(ons_kernel* kernel, DLDevice device, ons_blob** out_log,
+                               ons_error* error) {
+  ons__device_entry* entry = NULL;
+  ons_status status = ons__runtime_device(kernel->module->runtime, device, &entry, error);
+  if (status) return status;
+  const ons__image* image = NULL;
+  return find_program(kernel, entry, ons__device_slot(device), &image, NULL, out_log,
+                      error);
 }
 
 static ons_status bind(ons_kernel* kernel, DLDevice device, int slot,

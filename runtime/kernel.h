@@ -56,7 +56,11 @@ static inline ons__bound* ons__kernel_bound(const ons_kernel* kernel, int slot) 
 ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
                             ons__bound** out_bound, ons_blob** out_log, ons_error* error);
 
-/* The same for a device that a caller names. */
+/* Compiles only. */
+ons_status ons__kernel_compile(ons_kernel* kernel, DLDevice device, ons_blob** out_log,
+                               ons_error* error);
+
+/* As ons__kernel_bind, for a device that a caller names. */
 ons_status ons__kernel_prepare(ons_kernel* kernel, DLDevice device,
                                ons__bound** out_bound, ons_blob** out_log,
                                ons_error* error);

@@ -163,12 +163,12 @@ ons_status ons__program_load(ons__program* program, ons__device_entry* entry, in
   if (!image) {
     status = compile(program, entry->device, &image, &log, error);
   }
-  if (!status && !program->loaded[slot]) {
+  if (!status && out_loaded && !program->loaded[slot]) {
     status = load(program, entry->device, slot, image->image, error);
   }
   if (!status) {
     *out_image = image->image;
-    *out_loaded = program->loaded[slot];
+    if (out_loaded) *out_loaded = program->loaded[slot];
   }
   if (out_log) {
     const char* text = log ? log : image ? image->image->log : NULL;

@@ -43,8 +43,9 @@ ons__program* ons__program_create(ons_module* module, const ons__kernel_name* na
                                   size_t name_count);
 void ons__program_destroy(ons__program* program); /* NULL is accepted */
 
-/* Compiles (once per architecture) and loads (once per device). |out_image| and
- * |out_loaded| are borrowed from the program. |out_log| (may be NULL) is the caller's. */
+/* Compiles (once per architecture) and loads (once per device), but not with a NULL for
+ * |out_loaded|. |out_image| and |out_loaded| are borrowed from the program. |out_log|
+ * (may be NULL) is the caller's. */
 ons_status ons__program_load(ons__program* program, ons__device_entry* entry, int slot,
                              const ons__image** out_image, ons__loaded** out_loaded,
                              ons_blob** out_log, ons_error* error);

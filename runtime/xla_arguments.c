@@ -270,6 +270,7 @@ static ons_status fill_tensor(const filling* self, size_t index,
                               const ons__xla_buffers* buffers, const char* what,
                               uint32_t flags, ons_arg* out_arg) {
   ons__xla_place* place = &self->arguments->places[index];
+  self->arguments->has_tensor = true;
   *out_arg = (ons_arg){.kind = ONS_ARG_TENSOR,
                        .flags = flags | self->flags,
                        .value.tensor = &place->tensor,

@@ -20,6 +20,7 @@ typedef struct ons__xla_arguments {
   ons_arg* args;
   ons_arg* items; /* of lists */
   size_t arg_count;
+  bool has_tensor;
 } ons__xla_arguments;
 
 /* How many entries the plan has. */

@@ -39,8 +39,8 @@ static int code_of(ons_status status) {
   }
 }
 
-ons__xla_error* ons__xla_error_create_from(const ons__xla_api* api,
-                                           const ons_error* error, const ons_blob* log) {
+ons__xla_error* ons__xla_error_create_of(const ons__xla_api* api, const ons_error* error,
+                                         const ons_blob* log) {
   ons__string text;
   ons__string_init(&text, NULL);
   ons__string_appendf(&text, "onstream: %s", error->message);

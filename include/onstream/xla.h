@@ -94,7 +94,11 @@ ONS_BEGIN_DECLS
 /* The handlers. XX(platform, stage) */
 #define ONS_XLA_HANDLERS(XX) \
   XX(cpu, instantiate)       \
-  XX(cpu, execute)
+  XX(cpu, execute)           \
+  XX(cuda, instantiate)      \
+  XX(cuda, initialize)       \
+  XX(cuda, execute)          \
+  XX(cuda, execute_nograph)
 
 #define ONS_XLA_DECLARE(platform, stage)                      \
   ONS_API struct XLA_FFI_Error* ons_xla_##platform##_##stage( \

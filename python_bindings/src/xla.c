@@ -3,13 +3,18 @@
 
 #include "binding.h"
 
-/* A handler of the C library under both targets, or of one: XX(platform, target, stage,
- * function). */
-#define HANDLERS(XX)                                                        \
-  XX("cpu", ONS_XLA_TARGET, "instantiate", ons_xla_cpu_instantiate)         \
-  XX("cpu", ONS_XLA_TARGET, "execute", ons_xla_cpu_execute)                 \
-  XX("cpu", ONS_XLA_TARGET_NOGRAPH, "instantiate", ons_xla_cpu_instantiate) \
-  XX("cpu", ONS_XLA_TARGET_NOGRAPH, "execute", ons_xla_cpu_execute)
+/* XX(platform, target, stage, function) */
+#define HANDLERS(XX)                                                          \
+  XX("cpu", ONS_XLA_TARGET, "instantiate", ons_xla_cpu_instantiate)           \
+  XX("cpu", ONS_XLA_TARGET, "execute", ons_xla_cpu_execute)                   \
+  XX("cpu", ONS_XLA_TARGET_NOGRAPH, "instantiate", ons_xla_cpu_instantiate)   \
+  XX("cpu", ONS_XLA_TARGET_NOGRAPH, "execute", ons_xla_cpu_execute)           \
+  XX("CUDA", ONS_XLA_TARGET, "instantiate", ons_xla_cuda_instantiate)         \
+  XX("CUDA", ONS_XLA_TARGET, "initialize", ons_xla_cuda_initialize)           \
+  XX("CUDA", ONS_XLA_TARGET, "execute", ons_xla_cuda_execute)                 \
+  XX("CUDA", ONS_XLA_TARGET_NOGRAPH, "instantiate", ons_xla_cuda_instantiate) \
+  XX("CUDA", ONS_XLA_TARGET_NOGRAPH, "initialize", ons_xla_cuda_initialize)   \
+  XX("CUDA", ONS_XLA_TARGET_NOGRAPH, "execute", ons_xla_cuda_execute_nograph)
 
 typedef struct XLA_FFI_Error* handler_fn(struct XLA_FFI_CallFrame* call_frame);
 

@@ -162,6 +162,16 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* out_context, CUdevice device) {
   return sim_leave(CUDA_SUCCESS);
 }
 
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* out_flags,
+                                    int* out_active) {
+  ENTER();
+  if (device < 0 || device >= sim.device_count)
+    return sim_leave(CUDA_ERROR_INVALID_DEVICE);
+  *out_flags = 0;
+  *out_active = sim.devices[device].primary != NULL; /* which is never given up here */
+  return sim_leave(CUDA_SUCCESS);
+}
+
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   ENTER();
   if (!sim.devices[device].retains) sim_die("primary context released too often");

@@ -12,7 +12,7 @@ static void destroy(ons__backend* base) {
 }
 
 /* A failed start is tried again by the next call. */
-static ons_status start(ons__cuda_backend* backend, ons_error* error) {
+ons_status ons__cuda_start(ons__cuda_backend* backend, ons_error* error) {
   ons_status status = ONS_STATUS_OK;
   ons__mutex_lock(&backend->mutex);
   if (!backend->ready) {
@@ -27,7 +27,7 @@ static ons_status start(ons__cuda_backend* backend, ons_error* error) {
 
 static ons_status device_count(ons__backend* base, int32_t* out_count, ons_error* error) {
   ons__cuda_backend* backend = (ons__cuda_backend*)base;
-  ons_status status = start(backend, error);
+  ons_status status = ons__cuda_start(backend, error);
   if (status) return status;
   int count = 0;
   CUresult result = backend->driver.cuDeviceGetCount(&count);
@@ -40,7 +40,7 @@ static ons_status device_count(ons__backend* base, int32_t* out_count, ons_error
 static ons_status pointer_device(ons__backend* base, const void* pointer,
                                  int32_t* out_index, ons_error* error) {
   ons__cuda_backend* backend = (ons__cuda_backend*)base;
-  ons_status status = start(backend, error);
+  ons_status status = ons__cuda_start(backend, error);
   if (status) return status;
   int ordinal = -1;
   CUresult result = backend->driver.cuPointerGetAttribute(
@@ -49,9 +49,21 @@ static ons_status pointer_device(ons__backend* base, const void* pointer,
   return ONS_STATUS_OK;
 }
 
+static bool device_in_use(ons__backend* base, int32_t ordinal) {
+  ons__cuda_backend* backend = (ons__cuda_backend*)base;
+  CUdevice device = 0;
+  unsigned int flags = 0;
+  int is_active = 0;
+  return ons__cuda_start(backend, NULL) == ONS_STATUS_OK &&
+         backend->driver.cuDeviceGet(&device, ordinal) == CUDA_SUCCESS &&
+         backend->driver.cuDevicePrimaryCtxGetState(device, &flags, &is_active) ==
+             CUDA_SUCCESS &&
+         is_active;
+}
+
 static ons_status device_open(ons__backend* base, int32_t ordinal,
                               ons__device** out_device, ons_error* error) {
-  ons_status status = start((ons__cuda_backend*)base, error);
+  ons_status status = ons__cuda_start((ons__cuda_backend*)base, error);
   return status ? status : ons__cuda_device_open(base, ordinal, out_device, error);
 }
 
@@ -87,6 +99,8 @@ static const ons__backend_ops ops = {
     .capture_state = ons__cuda_capture_state,
     .capture_info = ons__cuda_capture_info,
     .stream_check = ons__cuda_stream_check,
+    .stream_device = ons__cuda_stream_device,
+    .device_in_use = device_in_use,
     .housekeeping_enter = ons__cuda_housekeeping_enter,
     .housekeeping_leave = ons__cuda_housekeeping_leave,
     .event_create = ons__cuda_event_create,

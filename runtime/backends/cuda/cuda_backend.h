@@ -17,14 +17,16 @@ typedef struct ons__cuda_backend {
   bool ready;
   ons__cuda_driver driver; /* immutable once ready */
   ons__nvrtc* nvrtc;
+  _Atomic(struct ons__cuda_device*) devices; /* that have been opened */
 } ons__cuda_backend;
 
 typedef struct ons__cuda_device {
   ons__device base;
   const ons__cuda_driver* driver; /* the backend's */
   CUdevice handle;
-  CUcontext primary;    /* the context that every framework uses; retained */
-  atomic_bool has_code; /* loaded into it, and so there for good */
+  CUcontext primary;             /* the context that every framework uses; retained */
+  atomic_bool has_code;          /* loaded into it, and so there for good */
+  struct ons__cuda_device* next; /* of the backend's */
 } ons__cuda_device;
 
 typedef struct ons__cuda_binary {
@@ -68,6 +70,8 @@ static inline CUresult ons__cuda_stream_enter(const ons__cuda_device* device,
 ons_status ons__cuda_device_open(ons__backend* backend, int32_t ordinal,
                                  ons__device** out_device, ons_error* error);
 void ons__cuda_device_close(ons__device* device);
+/* Loads the driver at the first call. */
+ons_status ons__cuda_start(ons__cuda_backend* backend, ons_error* error);
 
 ons_status ons__cuda_load(ons__device* device, const ons__image* image,
                           ons__binary** out_binary, ons_error* error);
@@ -116,6 +120,8 @@ ONS__HOT ons_status ons__cuda_capture_state(ons__device* device, void* stream,
 ons_status ons__cuda_capture_info(ons__device* device, void* stream,
                                   ons__capture_info* out_info, ons_error* error);
 ons_status ons__cuda_stream_check(ons__device* device, void* stream, ons_error* error);
+ons_status ons__cuda_stream_device(ons__backend* backend, void* stream,
+                                   int32_t* out_ordinal, ons_error* error);
 ons_status ons__cuda_event_create(ons__device* device, void** out_event,
                                   ons_error* error);
 void ons__cuda_event_destroy(ons__device* device, void* event);

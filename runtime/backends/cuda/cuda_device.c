@@ -165,6 +165,9 @@ ons_status ons__cuda_device_open(ons__backend* backend, int32_t ordinal,
         ons__cuda_error(device->driver, "cuCtxGetStreamPriorityRange", result, error);
     goto fail;
   }
+  ons__cuda_backend* owner = (ons__cuda_backend*)backend;
+  device->next = atomic_load(&owner->devices);
+  while (!atomic_compare_exchange_weak(&owner->devices, &device->next, device)) continue;
   *out_device = &device->base;
   return ONS_STATUS_OK;
 fail:

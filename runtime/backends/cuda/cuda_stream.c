@@ -73,9 +73,8 @@ ons_status ons__cuda_capture_info(ons__device* base, void* stream,
 }
 
 /* A context's device is told of the current context only. */
-static CUresult device_of_context(const ons__cuda_device* device, CUcontext context,
+static CUresult device_of_context(const ons__cuda_driver* driver, CUcontext context,
                                   CUdevice* out_device) {
-  const ons__cuda_driver* driver = device->driver;
   CUcontext before = NULL;
   CUresult result = driver->cuCtxGetCurrent(&before);
   if (!result) result = driver->cuCtxSetCurrent(context);
@@ -92,13 +91,48 @@ ons_status ons__cuda_stream_check(ons__device* base, void* stream, ons_error* er
   CUdevice other = 0;
   if (ons__stream_is_special(stream) || ons__cuda_driver_lost(device->driver) ||
       device->driver->cuStreamGetCtx(stream, &context) || context == device->primary ||
-      device_of_context(device, context, &other) || other == device->handle) {
+      device_of_context(device->driver, context, &other) || other == device->handle) {
     return ONS_STATUS_OK;
   }
   return ons__error_set(error, ONS_STATUS_ARGUMENT_VALUE,
                         "stream %p is of cuda:%d, and the arrays are on cuda:%d: pass a "
                         "stream of their device",
                         stream, (int)other, (int)base->device.device_id);
+}
+
+/* Mostly of a device that has been opened, and of its primary context. */
+static const ons__cuda_device* find_opened(const ons__cuda_backend* backend,
+                                           CUcontext context) {
+  const ons__cuda_device* device =
+      atomic_load_explicit(&backend->devices, memory_order_acquire);
+  while (device && device->primary != context) device = device->next;
+  return device;
+}
+
+ons_status ons__cuda_stream_device(ons__backend* base, void* stream, int32_t* out_ordinal,
+                                   ons_error* error) {
+  ons__cuda_backend* backend = (ons__cuda_backend*)base;
+  const ons__cuda_driver* driver = &backend->driver;
+  if (!atomic_load_explicit(&backend->devices, memory_order_acquire)) {
+    ons_status status = ons__cuda_start(backend, error);
+    if (status) return status;
+  }
+  if (ons__cuda_driver_lost(driver)) return ons__cuda_error_lost(error);
+  CUcontext context = NULL;
+  CUresult result = ons__stream_is_special(stream)
+                        ? driver->cuCtxGetCurrent(&context)
+                        : driver->cuStreamGetCtx(stream, &context);
+  if (result) return ons__cuda_error(driver, "cuStreamGetCtx", result, error);
+  const ons__cuda_device* device = find_opened(backend, context);
+  if (device) {
+    *out_ordinal = device->base.device.device_id;
+    return ONS_STATUS_OK;
+  }
+  CUdevice ordinal = 0; /* what a CUdevice is */
+  result = device_of_context(driver, context, &ordinal);
+  if (result) return ons__cuda_error(driver, "cuCtxGetDevice", result, error);
+  *out_ordinal = ordinal;
+  return ONS_STATUS_OK;
 }
 
 /* ---- events ----------------------------------------------------------------------- */
