@@ -12,20 +12,37 @@
 #include <unistd.h>
 
 #include "runtime/base/alloc.h"
+#include "runtime/base/string.h"
 
 enum {
   NAME_BYTES = 2 * ONS__HASH_BYTES + sizeof(".ons"),
   LATEST_SECONDS = 60,     /* what was used since then need not be marked again */
-  ABANDONED_SECONDS = 3600 /* a temporary file that old has no writer any more */
+  ABANDONED_SECONDS = 3600 /* what passes and is that old has no process any more */
 };
 #define TEMP_PREFIX "writing-"
 #define MOST_ENTRY_BYTES ((off_t)1 << 30)
 
 /* ---- where it is ------------------------------------------------------------------ */
 
+static char* join(const ons_allocator* allocator, const char* above, const char* below) {
+  ons__string path;
+  ons__string_init(&path, allocator);
+  ons__string_appendf(&path, "%s/%s", above, below);
+  return ons__string_take(&path);
+}
+
+/* Relative ones are to be ignored: XDG Base Directory Specification 0.8. */
+static char* user_folder(const ons_allocator* allocator) {
+  const char* caches = getenv("XDG_CACHE_HOME");
+  if (caches && *caches == '/') return join(allocator, caches, "onstream");
+  const char* home = getenv("HOME");
+  return home && *home == '/' ? join(allocator, home, ".cache/onstream") : NULL;
+}
+
 char* ons__cache_folder_find(const ons_allocator* allocator, const char* option) {
   const char* named = option ? option : getenv("ONSTREAM_CACHE_DIR");
-  const bool is_off = !named || !*named || strcmp(named, "off") == 0;
+  if (!named) return user_folder(allocator);
+  const bool is_off = !*named || strcmp(named, "off") == 0;
   return is_off ? NULL : ons__strdup(allocator, named);
 }
 
@@ -54,11 +71,21 @@ static void make_folder(const char* folder) {
   free(path);
 }
 
-static void name_entry(const ons__cache_key* key, char* out_name) {
+int ons__cache_folder_open(const char* folder, bool make) {
+  int fd = open_folder(folder);
+  if (fd < 0 && make && errno == ENOENT) {
+    make_folder(folder);
+    fd = open_folder(folder);
+  }
+  return fd;
+}
+
+void ons__cache_folder_name(const ons__cache_key* key, const char* suffix,
+                            char* out_name) {
   for (size_t i = 0; i < sizeof(key->bytes); ++i) {
     snprintf(out_name + 2 * i, 3, "%02x", key->bytes[i]);
   }
-  memcpy(out_name + 2 * sizeof(key->bytes), ".ons", sizeof(".ons"));
+  strcpy(out_name + 2 * sizeof(key->bytes), suffix);
 }
 
 /* ---- one entry -------------------------------------------------------------------- */
@@ -85,6 +112,14 @@ static bool write_all(int fd, const char* data, size_t size_bytes) {
   return true;
 }
 
+uint64_t ons__cache_folder_stamp(int folder_fd, const ons__cache_key* key) {
+  char name[NAME_BYTES];
+  struct stat info;
+  ons__cache_folder_name(key, ".ons", name);
+  if (fstatat(folder_fd, name, &info, AT_SYMLINK_NOFOLLOW) != 0) return 0;
+  return (uint64_t)info.st_ino * 0x9e3779b97f4a7c15u + (uint64_t)info.st_ctim.tv_nsec + 1;
+}
+
 static void mark_used(int fd, const struct stat* info) {
   if (info->st_mtime > time(NULL) - LATEST_SECONDS) return;
   const struct timespec now[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_NOW}};
@@ -98,7 +133,7 @@ bool ons__cache_folder_read(const ons_allocator* allocator, const char* folder,
   int folder_fd = open_folder(folder);
   if (folder_fd < 0) return false;
   char name[NAME_BYTES];
-  name_entry(key, name);
+  ons__cache_folder_name(key, ".ons", name);
   /* Not blocking, should it be a pipe. */
   int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   close(folder_fd);
@@ -139,14 +174,10 @@ static bool publish(int folder_fd, const char* name, const void* data,
 
 bool ons__cache_folder_write(const char* folder, const ons__cache_key* key,
                              const void* data, size_t data_bytes) {
-  int folder_fd = open_folder(folder);
-  if (folder_fd < 0 && errno == ENOENT) {
-    make_folder(folder);
-    folder_fd = open_folder(folder);
-  }
+  int folder_fd = ons__cache_folder_open(folder, true);
   if (folder_fd < 0) return false;
   char name[NAME_BYTES];
-  name_entry(key, name);
+  ons__cache_folder_name(key, ".ons", name);
   const bool ok = publish(folder_fd, name, data, data_bytes);
   close(folder_fd);
   return ok;
@@ -185,22 +216,27 @@ static bool append(listing* list, const char* name, const struct stat* info) {
   return true;
 }
 
-static bool is_entry(const char* name) {
-  return strlen(name) == NAME_BYTES - 1 &&
-         strspn(name, "0123456789abcdef") == 2 * ONS__HASH_BYTES &&
-         strcmp(name + 2 * ONS__HASH_BYTES, ".ons") == 0;
+static bool has_suffix(const char* name, const char* suffix) {
+  return strspn(name, "0123456789abcdef") == 2 * ONS__HASH_BYTES &&
+         strcmp(name + 2 * ONS__HASH_BYTES, suffix) == 0;
+}
+
+/* What processes that were killed have left: half a file, a lease. */
+static bool is_passing(const char* name) {
+  return strncmp(name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0 ||
+         has_suffix(name, ".lock") || has_suffix(name, ".held");
 }
 
 static bool list_folder(DIR* folder, listing* out_list) {
   const struct dirent* file;
   while ((file = readdir(folder)) != NULL) {
-    const bool is_temp = strncmp(file->d_name, TEMP_PREFIX, strlen(TEMP_PREFIX)) == 0;
+    const bool passes = is_passing(file->d_name);
     struct stat info;
-    if ((!is_temp && !is_entry(file->d_name)) ||
+    if ((!passes && !has_suffix(file->d_name, ".ons")) ||
         fstatat(dirfd(folder), file->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0) {
       continue;
     }
-    if (!is_temp) {
+    if (!passes) {
       if (!append(out_list, file->d_name, &info)) return false;
     } else if (info.st_mtime < time(NULL) - ABANDONED_SECONDS) {
       unlinkat(dirfd(folder), file->d_name, 0);

@@ -27,7 +27,7 @@ ons_kernel* ons__kernel_create(ons_module* module, const char* name,
   }
   atomic_init(&kernel->reference_count, 1);
   atomic_init(&kernel->guide, ONS__PARAMETERS_MAX);
-  ons__mutex_init(&kernel->mutex);
+  ons__long_lock_init(&kernel->lock);
   ons_module_retain(module);
   kernel->module = module;
   kernel->scanned = scanned;
@@ -49,7 +49,7 @@ static void destroy(ons_kernel* kernel) {
   for (int slot = 0; slot < ONS__SLOT_COUNT; ++slot) {
     bound_destroy(allocator, atomic_load(&kernel->bound[slot]));
   }
-  ons__mutex_destroy(&kernel->mutex);
+  ons__long_lock_destroy(&kernel->lock);
   ons__free(allocator, kernel->name);
   ons__free(allocator, kernel);
   ons_module_release(module);
@@ -256,7 +256,7 @@ ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
     return ONS_STATUS_OK;
   }
   ons_status status = ONS_STATUS_OK;
-  ons__mutex_lock(&kernel->mutex);
+  ons__long_lock_take(&kernel->lock);
   bound = atomic_load_explicit(&kernel->bound[slot], memory_order_relaxed);
   if (!bound) {
     status = bind(kernel, device, slot, &bound, out_log, error);
@@ -269,7 +269,7 @@ ons_status ons__kernel_bind(ons_kernel* kernel, DLDevice device, int slot,
       atomic_store_explicit(&kernel->bound[slot], bound, memory_order_release);
     }
   }
-  ons__mutex_unlock(&kernel->mutex);
+  ons__long_lock_release(&kernel->lock);
   *out_bound = bound;
   return status;
 }

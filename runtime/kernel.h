@@ -38,8 +38,8 @@ struct ons_kernel {
   ons_module* module; /* retained */
   char* name;
   const ons__scanned_kernel*
-      scanned;      /* borrowed from the module; NULL if the scan missed it */
-  ons__mutex mutex; /* guards binding */
+      scanned;         /* borrowed from the module; NULL if the scan missed it */
+  ons__long_lock lock; /* guards binding */
   _Atomic(ons__bound*) first_bound; /* what introspection answers from */
 };
 

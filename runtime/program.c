@@ -25,7 +25,7 @@ ons__program* ons__program_create(ons_module* module, const ons__kernel_name* na
   ons__program* program = ons__alloc(allocator, sizeof(*program));
   if (!program) return NULL;
   program->module = module;
-  ons__mutex_init(&program->mutex);
+  ons__long_lock_init(&program->lock);
   program->names = ons__alloc_array(allocator, name_count, sizeof(*names));
   if (!program->names) goto fail;
   for (; program->name_count < name_count; ++program->name_count) {
@@ -57,7 +57,7 @@ void ons__program_destroy(ons__program* program) {
     ons__free(allocator, (char*)program->names[i].name);
   }
   ons__free(allocator, program->names);
-  ons__mutex_destroy(&program->mutex);
+  ons__long_lock_destroy(&program->lock);
   ons__free(allocator, program);
 }
 
@@ -158,7 +158,7 @@ ons_status ons__program_load(ons__program* program, ons__device_entry* entry, in
   const ons_allocator* allocator = program->module->runtime->settings.allocator;
   char* log = NULL;
   ons_status status = ONS_STATUS_OK;
-  ons__mutex_lock(&program->mutex);
+  ons__long_lock_take(&program->lock);
   ons__program_image* image = find_image(program, entry->device);
   if (!image) {
     status = compile(program, entry->device, &image, &log, error);
@@ -174,7 +174,7 @@ ons_status ons__program_load(ons__program* program, ons__device_entry* entry, in
     const char* text = log ? log : image ? image->image->log : NULL;
     if (text && text[0]) *out_log = ons__blob_create(text, strlen(text));
   }
-  ons__mutex_unlock(&program->mutex);
+  ons__long_lock_release(&program->lock);
   ons__free(allocator, log);
   return status;
 }

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "jit/compile.h"
+#include "runtime/base/long_lock.h"
 #include "runtime/runtime.h"
 
 typedef struct ons__program_image {
@@ -33,7 +34,7 @@ typedef struct ons__program {
   ons_module* module;        /* owns it */
   ons__kernel_name* names;
   size_t name_count;
-  ons__mutex mutex; /* held while compiling: one compile, however many ask */
+  ons__long_lock lock; /* held while compiling: one compile, however many ask */
   ons__program_image* images;
   ons__loaded* loaded[ONS__SLOT_COUNT];
 } ons__program;

@@ -99,7 +99,9 @@ ons_status ons_runtime_create(const ons_runtime_options* options,
   if (!copy_settings(&local, &runtime->settings)) status = ons__error_no_memory(error);
   const ons__cache_config cache = {.allocator = runtime->settings.allocator,
                                    .folder = local.cache_path,
-                                   .limit_bytes = local.cache_limit_bytes};
+                                   .limit_bytes = local.cache_limit_bytes,
+                                   .interrupt = local.interrupt,
+                                   .interrupt_user_data = local.interrupt_user_data};
   if (!status) status = ons__cache_create(&cache, &runtime->cache, error);
   if (!status) status = ons__cpu_backend_create(&runtime->settings, &runtime->cpu, error);
   if (!status)

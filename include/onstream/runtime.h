@@ -68,7 +68,8 @@ typedef struct ons_runtime_options {
   ons_interrupt_fn interrupt; /* NULL: none */
   void* interrupt_user_data;
   const char* cache_path; /* the folder of compiled modules, made at the first need; "" or
-                             "off": none; NULL: ONSTREAM_CACHE_DIR, and none without */
+                             "off": none; NULL: ONSTREAM_CACHE_DIR, else onstream in
+                             XDG_CACHE_HOME or in .cache of HOME */
   uint64_t cache_limit_bytes; /* what is in it at most, about; 0: 1 GiB */
 } ons_runtime_options;
 

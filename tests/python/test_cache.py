@@ -214,13 +214,32 @@ def test_it_can_be_turned_off(machine: Machine, value: str) -> None:
     assert not home.exists()
 
 
-def test_nothing_is_made_where_no_folder_is_named(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("variable", "below"), [("XDG_CACHE_HOME", "onstream"), ("HOME", ".cache/onstream")]
+)
+def test_the_user_s_cache_folder_where_none_is_named(
+    machine: Machine, variable: str, below: str
+) -> None:
     del machine.environment["ONSTREAM_CACHE_DIR"]
-    machine.environment["HOME"] = str(machine.folder / "home")
+    machine.environment.pop("XDG_CACHE_HOME", None)
+    place = machine.folder / "user"
+    machine.environment[variable] = str(place)
+    program = "import onstream as ons; ons.Module('__global__ void k() {}'); ons.cdiv(1, 2)"
+    subprocess.run([sys.executable, "-c", program], env=machine.environment, check=True)
+    assert not place.exists()
+    for compiles in (1, 0):
+        assert machine.run() == 16
+        assert machine.compiles() == compiles
+    (entry,) = (place / below).iterdir()
+    assert stat.S_IMODE(entry.parent.stat().st_mode) == 0o700
+
+
+def test_no_folder_without_a_home(machine: Machine) -> None:
+    for variable in ("ONSTREAM_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
+        machine.environment.pop(variable, None)
     for _ in range(2):
         assert machine.run() == 16
         assert machine.compiles() == 1
-    assert not (machine.folder / "home").exists()
 
 
 def test_a_folder_that_others_may_write_to_is_not_used(machine: Machine) -> None:
@@ -273,12 +292,29 @@ def test_a_failed_compile_is_not_kept(machine: Machine) -> None:
     assert machine.entries() == []
 
 
-def test_two_processes_at_once_agree(machine: Machine) -> None:
-    processes = [machine.start() for _ in range(2)]
-    assert [machine.finish(process) for process in processes] == [16, 16]
-    assert machine.compiles() in (1, 2)
-    assert machine.run() == 16
-    assert machine.compiles() == 0
+STRESS = Path(__file__).parents[1] / "stress"
+
+
+def stress(script: str, *arguments: str, **environment: str) -> str:
+    """The output of a program that starts many processes, which must end well."""
+    result = subprocess.run(
+        [sys.executable, str(STRESS / script), *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.mark.skipif(not shutil.which("clang++") and not shutil.which("g++"), reason="no compiler")
+def test_64_processes_compile_once() -> None:
+    assert "64 processes, 3 key(s): 3 compile(s), 3 entries" in stress("cache_storm.py")
+
+
+@pytest.mark.skipif(not shutil.which("clang++") and not shutil.which("g++"), reason="no compiler")
+def test_processes_that_are_killed_harm_nobody() -> None:
+    assert "all of those right" in stress("cache_kill.py", "--kills", "24")
 
 
 # ---- CUDA -----------------------------------------------------------------------------------
@@ -307,6 +343,13 @@ def nvrtc_is_loaded(machine: Machine, source: str, options: tuple[str, ...] = ()
         pytest.skip("no NVRTC here")
     assert result.returncode == 0, result.stderr
     return result.stdout == "1\n"
+
+
+def test_8_processes_load_nvrtc_once(machine: Machine) -> None:
+    nvrtc_is_loaded(machine, SOURCE)  # or skips
+    driver = os.environ["ONS_TEST_SIMGPU_PATH"]
+    output = stress("cache_storm.py", "--cuda", "--processes", "8", ONSTREAM_CUDA_DRIVER=driver)
+    assert "8 processes, 1 key(s): 1 compile(s), 1 entries" in output
 
 
 def test_nvrtc_is_not_loaded_for_what_is_cached(machine: Machine) -> None:

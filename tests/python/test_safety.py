@@ -510,6 +510,32 @@ def test_fork() -> None:
     )
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_fork_while_another_thread_compiles(tmp_path: Path) -> None:
+    """Of that thread nothing is heard in the child: it compiles by itself."""
+    run_python(
+        """
+        import os, threading, time
+        import numpy as np
+        import onstream as ons
+        source = '#include <regex>\\n__global__ void k(int* y) { y[0] += 1; }'
+        mod = ons.Module(source)
+        y = np.zeros(1, np.int32)
+        thread = threading.Thread(target=mod.k.prepare, args=("cpu",))
+        thread.start()
+        time.sleep(0.1)
+        pid = os.fork()
+        mod.k[1, 1](y)
+        if pid == 0:
+            os._exit(0 if y[0] == 1 else 9)
+        _, status = os.waitpid(pid, 0)
+        thread.join()
+        assert y[0] == 1 and os.waitstatus_to_exitcode(status) == 0, status
+        """,
+        ONSTREAM_CACHE_DIR=str(tmp_path / "cache"),
+    )
+
+
 def test_exit_with_objects_alive() -> None:
     result = run_python(
         """

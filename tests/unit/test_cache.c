@@ -1,8 +1,10 @@
 /* The cache around a compiler that counts. */
 #include <pthread.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "jit/cache.h"
+#include "jit/cache_lease.h"
 #include "runtime/base/error.h"
 #include "tests/unit/cache_fixture.h"
 
@@ -153,6 +155,124 @@ Test(cache, compiles_once_for_all_threads) {
   for (int i = 0; i < THREADS; ++i) pthread_create(&threads[i], NULL, get_one, NULL);
   for (int i = 0; i < THREADS; ++i) pthread_join(threads[i], NULL);
   cr_expect(eq(int, atomic_load(&compile_count), 1));
+}
+
+/* ---- several processes ------------------------------------------------------------- */
+
+/* Each with a cache of its own over the folder; how many compiled is in a file. */
+static void get_in_children(int count, unsigned char which, char* counted) {
+  pid_t pids[16];
+  int gate[2], tally[2];
+  cr_assert(eq(int, pipe(gate), 0));
+  cr_assert(eq(int, pipe(tally), 0));
+  for (int i = 0; i < count; ++i) {
+    pids[i] = fork();
+    if (pids[i] != 0) continue;
+    char start;
+    const ons__cache_config config = {.folder = folder};
+    close(gate[1]);
+    cr_assert(eq(int, ons__cache_create(&config, &cache, NULL), 0));
+    cr_assert(eq(int, (int)read(gate[0], &start, 1), 0)); /* when the parent closes it */
+    const ons_status status = get(which);
+    for (int k = atomic_load(&compile_count); k > 0; --k)
+      cr_assert(eq(int, (int)write(tally[1], "c", 1), 1));
+    _exit(status == (fails ? ONS_STATUS_COMPILE_FAILED : ONS_STATUS_OK) ? 0 : 1);
+  }
+  close(gate[0]);
+  close(gate[1]);
+  close(tally[1]);
+  for (int i = 0; i < count; ++i) {
+    int status = -1;
+    waitpid(pids[i], &status, 0);
+    cr_expect(eq(int, status, 0));
+  }
+  const ssize_t bytes = read(tally[0], counted, 64);
+  counted[bytes > 0 ? bytes : 0] = '\0';
+  close(tally[0]);
+}
+
+Test(cache, compiles_once_for_all_processes) {
+  char counted[65];
+  is_slow = true;
+  get_in_children(16, 7, counted);
+  cr_expect(eq(str, counted, "c"));
+}
+
+Test(cache, what_fails_fails_in_each_process) {
+  char counted[65];
+  fails = true;
+  get_in_children(4, 7, counted);
+  cr_expect(eq(int, (int)strlen(counted), 4));
+}
+
+static ons__lease lease = ONS__LEASE_INIT;
+
+static void hold(unsigned char which) {
+  const ons__cache_key key = {{which}};
+  cr_assert(eq(int, (int)ons__lease_try(&lease, folder, &key), ONS__LEASE_OWNED));
+}
+
+Test(cache, waits_for_a_time_only) {
+  ons__cache* patient = cache;
+  const ons__cache_config config = {.folder = folder, .wait_ms = 20};
+  cr_assert(eq(int, ons__cache_create(&config, &cache, NULL), 0));
+  hold(1);
+  cr_expect(eq(int, compiles_of(1), 1));
+  ons__lease_release(&lease, true);
+  ons__cache_destroy(cache);
+  cache = patient;
+}
+
+static int interrupt(void* calls) { return ++*(int*)calls == 3; }
+
+Test(cache, the_wait_can_be_interrupted) {
+  ons__cache* patient = cache;
+  int calls = 0;
+  const ons__cache_config config = {
+      .folder = folder, .interrupt = interrupt, .interrupt_user_data = &calls};
+  cr_assert(eq(int, ons__cache_create(&config, &cache, NULL), 0));
+  hold(1);
+  cr_expect(eq(int, get(1), ONS_STATUS_INTERRUPTED));
+  cr_expect(eq(int, calls, 3));
+  cr_expect(eq(int, atomic_load(&compile_count), 0));
+  ons__lease_release(&lease, true);
+  ons__cache_destroy(cache);
+  cache = patient;
+}
+
+static ons_status compile_for_long(void* context, const ons__compile_request* request,
+                                   ons__image** out_image, char** out_log,
+                                   ons_error* error) {
+  for (int i = 0; i < 20; ++i) wait_a_tick();
+  return count_compile(context, request, out_image, out_log, error);
+}
+
+static void* get_slowly(void* unused) {
+  const ons__cache_key key = {{1}};
+  const ons__compile_request request = {.source = ""};
+  ons__image* image = NULL;
+  char* log = NULL;
+  (void)!ons__cache_compile(cache, &key, &request, compile_for_long, NULL, &image, &log,
+                            NULL);
+  ons__image_destroy(image);
+  return unused;
+}
+
+/* Of the thread that compiled when the process forked nothing is heard there. */
+Test(cache, the_child_of_a_fork_does_not_wait_for_the_parents_thread) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, get_slowly, NULL);
+  for (int i = 0; i < 3; ++i) wait_a_tick();
+  pid_t pid = fork();
+  if (pid == 0) {
+    const ons_status status = get(1);
+    ons__cache_destroy(cache);
+    _exit(status ? 1 : 0);
+  }
+  int status = -1;
+  waitpid(pid, &status, 0);
+  cr_expect(eq(int, status, 0));
+  pthread_join(thread, NULL);
 }
 
 Test(cache, can_be_off) {

@@ -24,13 +24,17 @@ static bool has(const ons__cache_key* of, const char* expected) {
   return found;
 }
 
+static void set(const char* name, const char* value) {
+  if (value) {
+    setenv(name, value, 1);
+  } else {
+    unsetenv(name);
+  }
+}
+
 static char* find(const char* option, const char* ours) {
   static char text[600];
-  if (ours) {
-    setenv("ONSTREAM_CACHE_DIR", ours, 1);
-  } else {
-    unsetenv("ONSTREAM_CACHE_DIR");
-  }
+  set("ONSTREAM_CACHE_DIR", ours);
   char* found = ons__cache_folder_find(NULL, option);
   snprintf(text, sizeof(text), "%s", found ? found : "none");
   ons__free(NULL, found);
@@ -42,12 +46,26 @@ Test(cache_folder, is_where_one_says) {
   cr_expect_str_eq(find(NULL, "/e"), "/e");
 }
 
-Test(cache_folder, is_none_where_one_says_so_or_none_does) {
+static char* find_users(const char* caches, const char* home) {
+  set("XDG_CACHE_HOME", caches);
+  set("HOME", home);
+  return find(NULL, NULL);
+}
+
+Test(cache_folder, is_in_the_users_cache_folder) {
+  cr_expect_str_eq(find_users("/x", "/h"), "/x/onstream");
+  cr_expect_str_eq(find_users("relative", "/h"), "/h/.cache/onstream");
+  cr_expect_str_eq(find_users("", "/h"), "/h/.cache/onstream");
+  cr_expect_str_eq(find_users(NULL, "/h"), "/h/.cache/onstream");
+  cr_expect_str_eq(find_users(NULL, "h"), "none");
+  cr_expect_str_eq(find_users(NULL, NULL), "none");
+}
+
+Test(cache_folder, is_none_where_one_says_so) {
   cr_expect_str_eq(find("", "/e"), "none");
   cr_expect_str_eq(find("off", "/e"), "none");
   cr_expect_str_eq(find(NULL, ""), "none");
   cr_expect_str_eq(find(NULL, "off"), "none");
-  cr_expect_str_eq(find(NULL, NULL), "none");
 }
 
 Test(cache_folder, is_made_by_the_first_write_for_its_owner_alone) {
