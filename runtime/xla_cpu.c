@@ -1,6 +1,7 @@
 /* The handlers of XLA's platform "cpu". */
 #include <onstream/xla.h>
 
+#include "runtime/base/interrupt.h"
 #include "runtime/xla_call.h"
 #include "runtime/xla_error.h"
 
@@ -20,7 +21,9 @@ struct XLA_FFI_Error* ons_xla_cpu_instantiate(struct XLA_FFI_CallFrame* call_fra
   if (ons__xla_answer(frame, 0)) return NULL;
   ons_error error = ONS_ERROR_INIT;
   ons_blob* log = NULL;
+  ons__interrupt_hold();
   ons_status status = instantiate(frame, &log, &error);
+  ons__interrupt_release();
   return ons__xla_error_of(frame->api, status, &error, log);
 }
 
@@ -67,6 +70,8 @@ struct XLA_FFI_Error* ons_xla_cpu_execute(struct XLA_FFI_CallFrame* call_frame) 
   if (ons__xla_answer(frame, ONS__XLA_TRAIT_COMMAND_BUFFER)) return NULL;
   ons_error error;
   error.struct_size = sizeof(error);
+  ons__interrupt_hold();
   ons_status status = execute(frame, &error);
+  ons__interrupt_release();
   return ons__xla_error_of(frame->api, status, &error, NULL);
 }

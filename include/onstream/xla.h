@@ -45,7 +45,8 @@
  * A source is compiled when XLA makes the executable: for the CPU, and for each GPU that
  * the process uses by then. It is loaded on a GPU when the executable is about to run
  * there for the first time. A run then only launches: on XLA's stream and in its
- * captures, or on the CPU with XLA's own threads. Modules that programs use stay, with
+ * captures, or on the CPU with XLA's own threads,
+ * where the runtime's interrupt hook is not asked. Modules that programs use stay, with
  * their code, for the life of the process, because XLA does not tell which programs may
  * still run.
  *

@@ -14,6 +14,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/path.h"
 #include "runtime/base/string.h"
 
@@ -143,7 +144,7 @@ static bool is_interrupted(child* self) {
   const bool is_time = now >= self->poll_ms;
   if (!is_time && !(self->ended && self->exit_code == 128 + SIGINT)) return false;
   self->poll_ms = now + POLL_MS;
-  return self->limits->interrupt(self->limits->interrupt_user_data) != 0;
+  return ons__interrupt_ask(self->limits->interrupt, self->limits->interrupt_user_data);
 }
 
 static void stop(child* self) {

@@ -388,6 +388,17 @@ Test(xla_cpu, one_digest_is_of_one_module) {
   xla_drop(call, "name");
   xla_text(call, "headers", "1:a1:b");
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
+
+  xla_text(call, "digest", "of another");
+  xla_text(call, "options", "5:-DN=1");
+  xla_expect_ok(instantiate(call));
+  xla_text(call, "options", "5:-DN=2");
+  xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
+  xla_text(call, "options", "5:-DN=1");
+  xla_text(call, "headers", "1:a1:c");
+  xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
+  xla_text(call, "headers", "1:c1:b");
+  xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
   xla_call_destroy(call);
 }
 
@@ -402,4 +413,40 @@ Test(xla_cpu, one_runtime_a_process) {
   cr_expect(eq(int, ons_xla_runtime_set(NULL, &error), ONS_STATUS_INVALID_ARGUMENT));
   ons_runtime_release(first);
   ons_runtime_release(second);
+}
+
+/* ---- interrupts ------------------------------------------------------------------- */
+
+static int always(void* asked) {
+  atomic_fetch_add((atomic_int*)asked, 1);
+  return 1;
+}
+
+/* Neither the compile nor the run, though both take long enough to be asked. */
+Test(xla_cpu, the_interrupt_hook_is_not_asked) {
+  enum { BLOCKS = 1000 };
+  ons_error error = ONS_ERROR_INIT;
+  ons_runtime* runtime = NULL;
+  atomic_int asked = 0;
+  ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
+  options.interrupt = always;
+  options.interrupt_user_data = &asked;
+  cr_assert(eq(int, ons_runtime_create(&options, &runtime, &error), 0));
+  cr_assert(eq(int, ons_xla_runtime_set(runtime, &error), 0));
+  xla_call* call = new_copy("slow", BLOCKS);
+  call->context.thread_count = 1;
+  xla_expect_ok(instantiate(call));
+  xla_expect_ok(execute(call));
+  cr_expect(eq(int, atomic_load(&asked), 0));
+
+  ons_module* module = NULL;
+  ons_kernel* kernel = NULL;
+  cr_assert(eq(int, ons_module_create(runtime, SOURCE, NULL, &module, &error), 0));
+  cr_assert(eq(int, ons_module_kernel(module, "slow", &kernel, &error), 0));
+  cr_expect(eq(int, ons_kernel_prepare(kernel, (DLDevice){kDLCPU, 0}, NULL, &error),
+               ONS_STATUS_INTERRUPTED));
+  ons_kernel_release(kernel);
+  ons_module_release(module);
+  ons_runtime_release(runtime);
+  xla_call_destroy(call);
 }

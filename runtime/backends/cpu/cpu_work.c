@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include "runtime/base/alloc.h"
+#include "runtime/base/interrupt.h"
 
 enum { POLL_NS = 50 * 1000 * 1000 };
 
@@ -28,7 +29,7 @@ static void poll(ons__cpu_work* work) {
   if (!work->next_poll_ns) work->next_poll_ns = now + POLL_NS;
   if (now < work->next_poll_ns) return;
   work->next_poll_ns = now + POLL_NS;
-  if (work->interrupt(work->interrupt_user_data)) {
+  if (ons__interrupt_ask(work->interrupt, work->interrupt_user_data)) {
     ons__cpu_fault_set(work->piece.fault, ONS_STATUS_INTERRUPTED,
                        "interrupted: not all of the blocks have run");
   }
