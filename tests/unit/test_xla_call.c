@@ -69,7 +69,7 @@ Test(xla_call, unknown_extensions_are_passed_over) {
     xla_drop(call, "grid");
     xla_expect_error(xla_run(call, handlers[i].handler, handlers[i].stage),
                      INVALID_ARGUMENT, "'grid'");
-    xla_call_destroy(call);
+    xla_finish(call);
   }
 }
 
@@ -80,7 +80,7 @@ Test(xla_call, other_stages_are_refused) {
       xla_call* call = new_call();
       xla_expect_error(xla_run(call, handlers[i].handler, stage), INVALID_ARGUMENT,
                        "stage");
-      xla_call_destroy(call);
+      xla_finish(call);
     }
   }
 }
@@ -99,7 +99,7 @@ Test(xla_call, short_frames_short_tables_and_major_versions_are_refused) {
     call->api.version.major = 1;
     xla_expect_error(xla_run(call, handlers[i].handler, handlers[i].stage), UNIMPLEMENTED,
                      "version 1.3");
-    xla_call_destroy(call);
+    xla_finish(call);
   }
 }
 
@@ -110,7 +110,7 @@ Test(xla_call, larger_frames_and_newer_minor_versions_are_taken) {
   call->api.struct_size = 4096;
   xla_expect_ok(instantiate(call));
   xla_expect_ok(execute(call));
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 /* ---- attributes ------------------------------------------------------------------- */
@@ -122,7 +122,7 @@ Test(xla_call, what_is_required_is_missed) {
     xla_drop(call, names[i]);
     xla_expect_error(instantiate(call), INVALID_ARGUMENT, names[i]);
     xla_expect_error(execute(call), INVALID_ARGUMENT, "is missing");
-    xla_call_destroy(call);
+    xla_finish(call);
   }
 }
 
@@ -133,24 +133,24 @@ Test(xla_call, types_are_checked) {
   static const char* const arrays[] = {"aliases", "block", "grid", "plan"};
   xla_call* call = new_call();
   for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); ++i) {
-    xla_call_destroy(call);
+    xla_finish(call);
     call = new_call();
     xla_number(call, texts[i], 1);
     xla_expect_error(execute(call), INVALID_ARGUMENT, "give it a string");
   }
   for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); ++i) {
-    xla_call_destroy(call);
+    xla_finish(call);
     call = new_call();
     XLA_NUMBERS(call, numbers[i], 1);
     xla_expect_error(execute(call), INVALID_ARGUMENT, "give it an i64");
   }
   for (size_t i = 0; i < sizeof(arrays) / sizeof(*arrays); ++i) {
-    xla_call_destroy(call);
+    xla_finish(call);
     call = new_call();
     xla_text(call, arrays[i], "1");
     xla_expect_error(execute(call), INVALID_ARGUMENT, arrays[i]);
   }
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_call, element_types_are_checked) {
@@ -163,7 +163,7 @@ Test(xla_call, element_types_are_checked) {
     }
   }
   xla_expect_error(execute(call), INVALID_ARGUMENT, "array of i64");
-  xla_call_destroy(call);
+  xla_finish(call);
 
   call = new_call();
   xla_number(call, "version", 1);
@@ -173,7 +173,7 @@ Test(xla_call, element_types_are_checked) {
     }
   }
   xla_expect_error(execute(call), INVALID_ARGUMENT, "'version'");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_call, attributes_of_others_are_passed_over) {
@@ -184,14 +184,14 @@ Test(xla_call, attributes_of_others_are_passed_over) {
   xla_text(call, "zz", "last");
   xla_expect_ok(instantiate(call));
   xla_expect_ok(execute(call));
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_call, another_version_of_the_attributes_is_refused) {
   xla_call* call = new_call();
   xla_number(call, "version", 2);
   xla_expect_error(instantiate(call), UNIMPLEMENTED, "version 2");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_call, extents_are_three_numbers_in_range) {
@@ -209,7 +209,7 @@ Test(xla_call, extents_are_three_numbers_in_range) {
   xla_number(call, "shared_bytes", 0);
   XLA_NUMBERS(call, "plan", 1, 2, 3);
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "'plan'");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_call, texts_have_their_lengths) {
@@ -222,7 +222,7 @@ Test(xla_call, texts_have_their_lengths) {
     xla_drop(call, "options");
     xla_text(call, "headers", malformed[i]);
     xla_expect_error(instantiate(call), INVALID_ARGUMENT, "'headers'");
-    xla_call_destroy(call);
+    xla_finish(call);
   }
   xla_call* call = new_call();
   xla_bytes(call, "options", "3:a\0b", 5);
@@ -233,7 +233,7 @@ Test(xla_call, texts_have_their_lengths) {
   xla_drop(call, "headers");
   xla_bytes(call, "source", "a\0b", 3);
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "'source'");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 /* Attributes are not terminated: what lies behind them is not read. */
@@ -246,7 +246,7 @@ Test(xla_call, attributes_end_where_they_say) {
   xla_expect_error(instantiate(call), NOT_FOUND, "''");
   xla_bytes(call, "digest", "", 0);
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "digest");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 /* ---- plans ------------------------------------------------------------------------ */
@@ -259,7 +259,7 @@ static void expect_plan_refused(const int64_t* plan, size_t count, const char* p
             15); /* a byte is missing */
   xla_numbers(call, "plan", plan, count);
   xla_expect_error(execute(call), INVALID_ARGUMENT, part);
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 #define REFUSED(part, ...)                                            \
@@ -290,7 +290,7 @@ Test(xla_call, malformed_aliases_are_refused) {
   xla_expect_error(execute(call), INVALID_ARGUMENT, "pairs");
   XLA_NUMBERS(call, "aliases", 0, 0);
   xla_expect_error(execute(call), INVALID_ARGUMENT, "names operand 0");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_call, a_plan_of_more_entries_than_any_kernel_has_is_refused) {
@@ -298,5 +298,5 @@ Test(xla_call, a_plan_of_more_entries_than_any_kernel_has_is_refused) {
   xla_call* call = new_call();
   xla_numbers(call, "plan", plan, 2 * 513);
   xla_expect_error(execute(call), UNIMPLEMENTED, "513 entries");
-  xla_call_destroy(call);
+  xla_finish(call);
 }

@@ -96,14 +96,14 @@ Test(xla_cpu, runs_as_often_as_asked) {
   xla_expect_ok(execute(call));
   expect_axpy();
   cr_expect(eq(int, atomic_load(&xla_made_errors), 0), "no stream is asked for");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, runs_without_an_instantiation) {
   xla_call* call = new_axpy();
   xla_expect_ok(execute(call));
   expect_axpy();
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 /* Long enough for more than one thread. */
@@ -126,9 +126,9 @@ Test(xla_cpu, blocks_run_on_the_pool_whatever_it_is_like) {
   for (size_t i = 0; i < sizeof(modes) / sizeof(*modes); ++i) {
     xla_call* call = new_slow(modes[i], 4);
     cr_expect(eq(sz, call->context.task_count, 3));
-    xla_call_destroy(call);
+    xla_finish(call);
   }
-  xla_call_destroy(new_slow(XLA_POOL_REFUSES, 4));
+  xla_finish(new_slow(XLA_POOL_REFUSES, 4));
   cr_expect(eq(int, atomic_load(&xla_made_errors), 3), "one for each task refused");
 }
 
@@ -136,7 +136,7 @@ Test(xla_cpu, a_pool_of_one_thread_or_none_gets_no_task) {
   for (int64_t threads = 0; threads <= 1; ++threads) {
     xla_call* call = new_slow(XLA_POOL_INLINE, threads);
     cr_expect(eq(sz, call->context.task_count, 0));
-    xla_call_destroy(call);
+    xla_finish(call);
   }
 }
 
@@ -149,7 +149,7 @@ Test(xla_cpu, a_table_of_version_0_1_is_not_asked_for_threads) {
   call->api.thread_schedule = NULL;
   xla_expect_ok(execute(call));
   expect_axpy();
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, many_operands) {
@@ -170,7 +170,7 @@ Test(xla_cpu, many_operands) {
   xla_result(call, ONS__XLA_F32, y, 0, NULL);
   xla_expect_ok(execute(call));
   cr_expect(eq(flt, y[0], total));
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, no_elements) {
@@ -180,7 +180,7 @@ Test(xla_cpu, no_elements) {
   call->grid[0] = 0;
   xla_expect_ok(execute(call));
   cr_expect(eq(flt, y[0], -1));
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, lists_structs_and_null) {
@@ -193,7 +193,7 @@ Test(xla_cpu, lists_structs_and_null) {
   xla_result(call, ONS__XLA_F32, y, 1, &one);
   xla_expect_ok(execute(call));
   cr_expect(eq(flt, y[0], 10));
-  xla_call_destroy(call);
+  xla_finish(call);
 
   static const struct {
     uint32_t kind, size_bytes;
@@ -205,7 +205,7 @@ Test(xla_cpu, lists_structs_and_null) {
   xla_result(call, ONS__XLA_F32, y, 1, &one);
   xla_expect_ok(execute(call));
   cr_expect(eq(flt, y[0], 3));
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, tokens_are_left_out) {
@@ -220,7 +220,7 @@ Test(xla_cpu, tokens_are_left_out) {
   cr_expect(eq(flt, y[N - 1], 5));
   XLA_NUMBERS(call, "plan", ONS_XLA_OPERAND, 0, ONS_XLA_RESULT, 1);
   xla_expect_error(execute(call), INVALID_ARGUMENT, "operand 0 is a token");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 /* ---- in place --------------------------------------------------------------------- */
@@ -237,7 +237,7 @@ Test(xla_cpu, declared_aliases_are_in_place) {
   call->operands[0].data = x;
   xla_expect_error(execute(call), INVALID_ARGUMENT, "has given it memory of its own");
   cr_expect(eq(flt, y[7], 42));
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, operand_and_result_in_one_place_are_refused_undeclared) {
@@ -258,7 +258,7 @@ Test(xla_cpu, operand_and_result_in_one_place_are_refused_undeclared) {
   call->operands[0].dims = &n;
   XLA_NUMBERS(call, "aliases", 0, 0);
   xla_expect_ok(execute(call));
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, operands_are_only_read) {
@@ -268,7 +268,7 @@ Test(xla_cpu, operands_are_only_read) {
   y[0] = 1;
   xla_expect_error(execute(call), INVALID_ARGUMENT, "read-only");
   cr_expect(eq(flt, y[0], 1));
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, results_are_written) {
@@ -278,7 +278,7 @@ Test(xla_cpu, results_are_written) {
   XLA_NUMBERS(call, "plan", ONS_XLA_OPERAND, 0, ONS_XLA_RESULT, 0);
   xla_result(call, ONS__XLA_F32, x, 1, &n);
   xla_expect_error(execute(call), INVALID_ARGUMENT, "result 1 is for no parameter");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 /* ---- what is refused -------------------------------------------------------------- */
@@ -294,7 +294,7 @@ Test(xla_cpu, arguments_are_checked_against_the_signature) {
               ONS_XLA_SCALAR, 0);
   xla_expect_error(execute(call), INVALID_ARGUMENT, "argument 4 ('n')");
   cr_expect(eq(flt, y[0], -1), "nothing has run");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, elements_of_less_than_a_byte_are_refused) {
@@ -310,7 +310,7 @@ Test(xla_cpu, elements_of_less_than_a_byte_are_refused) {
     call->operands[0].dtype = unknown[i];
     xla_expect_error(execute(call), UNIMPLEMENTED, "dtype number");
   }
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, the_compilers_log_reaches_the_error) {
@@ -322,7 +322,7 @@ Test(xla_cpu, the_compilers_log_reaches_the_error) {
   cr_assert(ne(ptr, error, NULL), "compiled once more, and refused again");
   cr_expect(ne(ptr, strstr(error->message, "undeclared();"), NULL), "%s", error->message);
   xla_drop_error(error);
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 /* ---- modules ---------------------------------------------------------------------- */
@@ -340,7 +340,7 @@ Test(xla_cpu, options_and_headers_reach_the_compiler) {
   xla_expect_ok(instantiate(call));
   xla_expect_ok(execute(call));
   cr_expect(eq(int, result, 7));
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, a_digest_alone_needs_its_module) {
@@ -370,7 +370,7 @@ Test(xla_cpu, a_digest_alone_needs_its_module) {
   xla_expect_ok(instantiate(call));
   xla_expect_ok(execute(call));
   expect_axpy();
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, one_digest_is_of_one_module) {
@@ -399,7 +399,7 @@ Test(xla_cpu, one_digest_is_of_one_module) {
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
   xla_text(call, "headers", "1:c1:b");
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
-  xla_call_destroy(call);
+  xla_finish(call);
 }
 
 Test(xla_cpu, one_runtime_a_process) {
@@ -448,5 +448,5 @@ Test(xla_cpu, the_interrupt_hook_is_not_asked) {
   ons_kernel_release(kernel);
   ons_module_release(module);
   ons_runtime_release(runtime);
-  xla_call_destroy(call);
+  xla_finish(call);
 }
