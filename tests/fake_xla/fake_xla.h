@@ -166,6 +166,9 @@ typedef struct xla_call {
   int buffer_types[XLA_BUFFERS_MAX];
   xla_attribute attributes[XLA_ATTRIBUTES_MAX];
   size_t attribute_count;
+  ons__xla_text* names[XLA_ATTRIBUTES_MAX];
+  int types[XLA_ATTRIBUTES_MAX];
+  void* values[XLA_ATTRIBUTES_MAX];
   int64_t grid[3], block[3];
 } xla_call;
 
@@ -273,12 +276,8 @@ static inline int xla_compare_names(const void* a, const void* b) {
 
 typedef struct XLA_FFI_Error* xla_handler(struct XLA_FFI_CallFrame* call_frame);
 
-/* Calls a handler as XLA does, attributes sorted; the error is the caller's. Of calls at
- * the same time, each has an xla_call. */
-static inline ons__xla_error* xla_run(xla_call* call, xla_handler* handler, int stage) {
-  ons__xla_text* names[XLA_ATTRIBUTES_MAX];
-  int types[XLA_ATTRIBUTES_MAX];
-  void* values[XLA_ATTRIBUTES_MAX];
+/* What XLA passes, attributes sorted; it borrows from the call, as it is now. */
+static inline ons__xla_frame xla_frame(xla_call* call, int stage) {
   qsort(call->attributes, call->attribute_count, sizeof(*call->attributes),
         xla_compare_names);
   for (size_t i = 0; i < call->attribute_count; ++i) {
@@ -286,12 +285,12 @@ static inline ons__xla_error* xla_run(xla_call* call, xla_handler* handler, int 
     if (attribute->type == ONS__XLA_SCALAR) {
       attribute->value.scalar.value = &attribute->number;
     }
-    names[i] = &attribute->name;
-    types[i] = attribute->type;
-    values[i] = &attribute->value;
+    call->names[i] = &attribute->name;
+    call->types[i] = attribute->type;
+    call->values[i] = &attribute->value;
   }
   for (size_t i = 0; i < XLA_BUFFERS_MAX; ++i) {
-    if (call->buffer_types[i] == 0) call->buffer_types[i] = ONS__XLA_BUFFER;
+    call->buffer_types[i] = ONS__XLA_BUFFER;
     call->operand_pointers[i] = &call->operands[i];
     call->result_pointers[i] = &call->results[i];
   }
@@ -307,9 +306,16 @@ static inline ons__xla_error* xla_run(xla_call* call, xla_handler* handler, int 
   if (stage == ONS__XLA_INSTANTIATE) frame.operands.size = frame.results.size = 0;
   frame.attributes = (ons__xla_attribute_list){.struct_size = sizeof(frame.attributes),
                                                .size = (int64_t)call->attribute_count,
-                                               .types = types,
-                                               .names = names,
-                                               .values = values};
+                                               .types = call->types,
+                                               .names = call->names,
+                                               .values = call->values};
+  return frame;
+}
+
+/* Calls a handler; the error is the caller's. Of calls at the same time, each has an
+ * xla_call. */
+static inline ons__xla_error* xla_run(xla_call* call, xla_handler* handler, int stage) {
+  ons__xla_frame frame = xla_frame(call, stage);
   ons__xla_error* error = handler((struct XLA_FFI_CallFrame*)&frame);
   XLA_CHECK(frame.future == NULL);
   return error;
