@@ -127,7 +127,7 @@ enum { CHECKS_RESTRICT = 1 };
 /* Which parameters are declared __restrict__; NULL where that is not to be checked. */
 static const uint8_t* find_restrict(const ons_kernel* kernel, size_t count) {
   const ons__scanned_kernel* scanned = kernel->scanned;
-  if (!kernel->module->is_checked && !CHECKS_RESTRICT) return NULL;
+  if (!(kernel->module->flags & ONS_MODULE_CHECK) && !CHECKS_RESTRICT) return NULL;
   if (!scanned || scanned->is_overloaded || scanned->parameter_count != count)
     return NULL;
   bool is_any = count > 0 && memchr(scanned->parameter_is_restrict, 1, count);

@@ -9,13 +9,13 @@
 #include "runtime/base/path.h"
 #include "runtime/base/versioned.h"
 #include "runtime/kernel.h"
+#include "runtime/module_table.h"
 
 /* ---- creation --------------------------------------------------------------------- */
 
-static void destroy(ons_module* module) {
+void ons__module_destroy(ons_module* module) {
   if (!module) return;
-  ons_runtime* runtime = module->runtime;
-  const ons_allocator* allocator = runtime->settings.allocator;
+  const ons_allocator* allocator = module->runtime->settings.allocator;
   while (module->programs) {
     ons__program* next = module->programs->next;
     ons__program_destroy(module->programs);
@@ -37,7 +37,6 @@ static void destroy(ons_module* module) {
   ons__free(allocator, module->folder);
   ons__mutex_destroy(&module->mutex);
   ons__free(allocator, module);
-  ons_runtime_release(runtime);
 }
 
 static bool copy_options(ons_module* module, const ons_module_options* options) {
@@ -46,7 +45,7 @@ static bool copy_options(ons_module* module, const ons_module_options* options) 
   module->headers =
       ons__alloc_array(allocator, options->header_count, sizeof(ons_header));
   if (!module->options || !module->headers) return false;
-  module->is_checked = options->flags & ONS_MODULE_CHECK;
+  module->flags = options->flags;
   for (; module->option_count < options->option_count; ++module->option_count) {
     char* copy = ons__strdup(allocator, options->options[module->option_count]);
     if (!copy) return false;
@@ -112,6 +111,32 @@ static ons__program* plain_program(ons_module* module) {
   return program;
 }
 
+static ons_status create_new(ons_runtime* runtime, const ons__module_text* text,
+                             ons_module** out_module, ons_error* error) {
+  const ons_allocator* allocator = runtime->settings.allocator;
+  ons_module* module = ons__alloc(allocator, sizeof(*module));
+  if (!module) return ons__error_no_memory(error);
+  atomic_init(&module->reference_count, 1);
+  module->runtime = runtime;
+  ons__mutex_init(&module->mutex);
+  module->source = ons__strdup(allocator, text->source);
+  module->name = ons__strdup(allocator, text->name);
+  if (text->folder) module->folder = ons__strdup(allocator, text->folder);
+  if (!module->source || !module->name || (text->folder && !module->folder)) goto fail;
+  if (!copy_options(module, text->options)) goto fail;
+  if (!ons__source_scan_run(allocator, module->source, &module->scan)) goto fail;
+  if (!ons__variable_scan_run(allocator, module->source, &module->variables)) goto fail;
+  module->plain = plain_program(module);
+  if (!module->plain) goto fail;
+  module->programs = module->plain;
+  ons_runtime_retain(runtime);
+  *out_module = module;
+  return ONS_STATUS_OK;
+fail:
+  ons__module_destroy(module);
+  return ons__error_no_memory(error);
+}
+
 static ons_status create(ons_runtime* runtime, const char* source,
                          const ons_module_options* options, const char* default_name,
                          const char* folder, ons_module** out_module, ons_error* error) {
@@ -127,28 +152,21 @@ static ons_status create(ons_runtime* runtime, const char* source,
   }
   ons_status status = check_options(&local, error);
   if (status) return status;
-  const ons_allocator* allocator = runtime->settings.allocator;
-  ons_module* module = ons__alloc(allocator, sizeof(*module));
-  if (!module) return ons__error_no_memory(error);
-  atomic_init(&module->reference_count, 1);
-  ons_runtime_retain(runtime);
-  module->runtime = runtime;
-  ons__mutex_init(&module->mutex);
-  module->source = ons__strdup(allocator, source);
-  module->name = ons__strdup(allocator, local.name ? local.name : default_name);
-  if (folder) module->folder = ons__strdup(allocator, folder);
-  if (!module->source || !module->name || (folder && !module->folder)) goto fail;
-  if (!copy_options(module, &local)) goto fail;
-  if (!ons__source_scan_run(allocator, module->source, &module->scan)) goto fail;
-  if (!ons__variable_scan_run(allocator, module->source, &module->variables)) goto fail;
-  module->plain = plain_program(module);
-  if (!module->plain) goto fail;
-  module->programs = module->plain;
-  *out_module = module;
+  ons__module_text text = {.source = source,
+                           .name = local.name ? local.name : default_name,
+                           .folder = folder,
+                           .options = &local};
+  text.hash = ons__module_text_hash(&text);
+  *out_module = ons__module_table_find(runtime, &text);
+  if (*out_module) return ONS_STATUS_OK;
+  status = create_new(runtime, &text, out_module, error);
+  if (status) return status;
+  ons_module* other = ons__module_table_add(*out_module, &text);
+  if (other) {
+    ons_module_release(*out_module);
+    *out_module = other;
+  }
   return ONS_STATUS_OK;
-fail:
-  destroy(module);
-  return ons__error_no_memory(error);
 }
 
 ons_status ons_module_create(ons_runtime* runtime, const char* source,
@@ -205,11 +223,26 @@ void ons_module_retain(ons_module* module) {
     atomic_fetch_add_explicit(&module->reference_count, 1, memory_order_relaxed);
 }
 
-void ons_module_release(ons_module* module) {
-  if (!module) return;
-  if (atomic_fetch_sub_explicit(&module->reference_count, 1, memory_order_acq_rel) == 1) {
-    destroy(module);
+/* Shared ones are only given up with the table's lock: it may hand them out again. */
+static bool is_not_last(ons_module* module) {
+  size_t count = atomic_load_explicit(&module->reference_count, memory_order_acquire);
+  while (count > 1) {
+    if (atomic_compare_exchange_weak_explicit(&module->reference_count, &count, count - 1,
+                                              memory_order_acq_rel,
+                                              memory_order_acquire)) {
+      return true;
+    }
   }
+  return false;
+}
+
+void ons_module_release(ons_module* module) {
+  if (!module || is_not_last(module)) return;
+  ons_runtime* runtime = module->runtime;
+  ons_module* victim = module;
+  if (module->is_shared && !ons__module_table_drop(module, &victim)) return;
+  ons__module_destroy(victim);
+  ons_runtime_release(runtime);
 }
 
 /* ---- programs and kernels --------------------------------------------------------- */
@@ -245,6 +278,10 @@ ons_status ons_module_prepare(ons_module* module, DLDevice device, ons_blob** ou
   ons__loaded* loaded = NULL;
   return ons__program_load(module->plain, entry, ons__device_slot(device), &image,
                            &loaded, out_log, error);
+}
+
+const char* ons_module_source(const ons_module* module) {
+  return module ? module->source : NULL;
 }
 
 const char* ons_module_kernel_name(const ons_module* module, size_t index) {

@@ -11,7 +11,7 @@
 
 struct ons_module {
   atomic_size_t reference_count;
-  ons_runtime* runtime; /* retained */
+  ons_runtime* runtime; /* retained, unless nobody holds the module */
   char* source;
   char* name;
   char* folder; /* NULL unless it came from a file */
@@ -19,13 +19,20 @@ struct ons_module {
   size_t option_count;
   ons_header* headers;
   size_t header_count;
-  bool is_checked; /* ONS_MODULE_CHECK */
+  uint32_t flags; /* ons_module_flags */
+  bool is_shared; /* in the runtime's table; these three are guarded by that: */
+  uint64_t text_hash;
+  ons_module* next_in_bucket;
   ons__source_scan scan;
   ons__variable_scan variables;
   ons__mutex mutex;       /* guards the list of programs */
   ons__program* programs; /* the last one is that of the plain kernels */
   ons__program* plain;
 };
+
+/* Of a module that nobody holds and that is in no table. Accepts half-built ones. The
+ * runtime stays as it is. */
+void ons__module_destroy(ons_module* module);
 
 /* The program that compiles the kernel `name` by itself, made at the first call. NULL
  * when out of memory. */

@@ -121,7 +121,7 @@ static ons_status compile(ons__program* program, ons__device* device,
       .kernels = program->names,
       .kernel_count = program->name_count,
       .arch = device->arch,
-      .is_checked = module->is_checked,
+      .is_checked = module->flags & ONS_MODULE_CHECK,
   };
   ons_status status = find_or_compile(module->runtime->cache, device, &request,
                                       &entry->image, out_log, error);

@@ -49,6 +49,7 @@ static bool close_devices(ons_runtime* runtime) {
 
 static void destroy(ons_runtime* runtime) {
   if (!runtime) return;
+  ons__module_table_destroy(runtime);
   /* A graph or an unfinished launch still points into the runtime: leaking it is the one
      way that neither waits for the device nor frees what it uses. */
   if (!close_devices(runtime)) return;
@@ -91,6 +92,7 @@ ons_status ons_runtime_create(const ons_runtime_options* options,
   if (!runtime) return ons__error_no_memory(error);
   atomic_init(&runtime->reference_count, 1);
   ons__mutex_init(&runtime->mutex);
+  ons__module_table_init(&runtime->modules);
   if (local.allocator) {
     runtime->allocator = *local.allocator;
     runtime->settings.allocator = &runtime->allocator;

@@ -8,6 +8,7 @@
 #include "jit/cache.h"
 #include "runtime/backend.h"
 #include "runtime/base/thread.h"
+#include "runtime/module_table.h"
 #include "runtime/retire.h"
 
 /* Devices are numbered by slot: 0 is the CPU, 1 + n is CUDA device n. Kernels keep one
@@ -30,6 +31,7 @@ struct ons_runtime {
   ons__backend* cpu;
   ons__backend* cuda;
   ons__cache* cache;
+  ons__module_table modules;
   ons__mutex mutex; /* guards opening of devices */
   _Atomic(ons__device_entry*) devices[ONS__SLOT_COUNT];
 };

@@ -70,7 +70,7 @@ ons_status ons_xla_runtime_set(ons_runtime* runtime, ons_error* error) {
  * it. */
 static bool modules_match(const ons_module* a, const ons_module* b) {
   if (strcmp(a->source, b->source) != 0 || strcmp(a->name, b->name) != 0 ||
-      a->is_checked != b->is_checked || a->option_count != b->option_count ||
+      a->flags != b->flags || a->option_count != b->option_count ||
       a->header_count != b->header_count) {
     return false;
   }

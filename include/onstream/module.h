@@ -47,8 +47,11 @@ typedef struct ons_module_options {
   { sizeof(ons_module_options), 0, 0, 0, 0, 0, 0 }
 
 /* Creates a module from NUL-terminated CUDA C++ source. Nothing is compiled yet and no
- * driver is touched. `<onstream/kernel.h>` is included ahead of the source, without
- * shifting its line numbers. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * driver is touched. Where there is a module of the same text and options in the runtime,
+ * that one is returned, unless the source has variables of its own or includes files of
+ * the user's; a few stay for that when nobody holds them any more. `<onstream/kernel.h>`
+ * is included ahead of the source, without shifting its line numbers. Errors:
+ * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 ONS_API ONS_NODISCARD ons_status ons_module_create(ons_runtime* runtime,
                                                    const char* source,
                                                    const ons_module_options* options,
@@ -74,6 +77,9 @@ ONS_API void ons_module_release(ons_module* module);
  * COMPILE_FAILED, UNAVAILABLE, UNSUPPORTED, DEVICE, OUT_OF_MEMORY, IO. */
 ONS_API ONS_NODISCARD ons_status ons_module_prepare(ons_module* module, DLDevice device,
                                                     ons_blob** out_log, ons_error* error);
+
+/* The source; also that which came from a file. Borrowed; valid as long as the module. */
+ONS_API const char* ons_module_source(const ons_module* module);
 
 /* The kernel names found in the source, without compiling: `index` from 0; NULL past the
  * end. Templates are listed by their bare name. Borrowed; valid as long as the module. */

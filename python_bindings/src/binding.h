@@ -192,6 +192,9 @@ typedef struct onspy_module {
   ons_module* handle;
   PyObject* name;       /* str */
   PyObject* source;     /* str, or None for a file */
+  PyObject* options;    /* tuple of str */
+  PyObject* headers;    /* list of (name, content) */
+  uint32_t flags;       /* ons_module_flags */
   PyObject* kernels;    /* dict: name expression -> Kernel */
   PyObject* attributes; /* the instance's dict: kernels that attribute access finds */
 } onspy_module;
@@ -726,6 +729,7 @@ PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* k
 
 PyObject* onspy_xla_handlers(onspy_state* state);
 PyObject* onspy_xla_register_module(onspy_state* state, PyObject* args);
+PyObject* onspy_xla_describe(onspy_state* state, PyObject* kernel);
 
 /* UTF-8 of a str (borrowed); refuses what C would cut short. |what| names it. */
 const char* onspy_text_of(PyObject* object, const char* what);

@@ -402,6 +402,61 @@ static PyObject* kernel_attributes(PyObject* object, PyObject* args, PyObject* k
 }
 
 PyDoc_STRVAR(
+    parameters_doc,
+    "parameters($self, device=None)\n--\n\n"
+    "The declared parameters, as a tuple of dicts: name (None where it has none), type "
+    "(its C++ spelling), kind ('pointer', 'view', 'scalar', 'struct', 'vector', "
+    "'pointers', 'tensor map'), dtype (None where there is no such), lanes (of a "
+    "vector), const (the kernel "
+    "only reads through it), ndim (of a view), count (of pointers), nbytes (0: unknown). "
+    "Prepares the kernel where needed; device as for Module.prepare.");
+static PyObject* parameter_dict(const ons_parameter* parameter) {
+  static const char* const kinds[] = {
+      [ONS_PARAMETER_POINTER] = "pointer",      [ONS_PARAMETER_VIEW] = "view",
+      [ONS_PARAMETER_SCALAR] = "scalar",        [ONS_PARAMETER_STRUCT] = "struct",
+      [ONS_PARAMETER_VECTOR] = "vector",        [ONS_PARAMETER_POINTERS] = "pointers",
+      [ONS_PARAMETER_TENSOR_MAP] = "tensor map"};
+  const DLDataType lane = {parameter->dtype.code, parameter->dtype.bits, 1};
+  PyObject* dtype = lane.bits != 0 ? onspy_dtype_text(lane) : Py_NewRef(Py_None);
+  if (dtype == NULL) return NULL;
+  return Py_BuildValue("{s:z,s:s,s:s,s:N,s:i,s:N,s:i,s:I,s:I}", "name", parameter->name,
+                       "type", parameter->type, "kind", kinds[parameter->kind], "dtype",
+                       dtype, "lanes", (int)parameter->dtype.lanes, "const",
+                       PyBool_FromLong(parameter->is_const != 0), "ndim", parameter->ndim,
+                       "count", parameter->item_count, "nbytes", parameter->size_bytes);
+}
+
+static PyObject* kernel_parameters(PyObject* object, PyObject* args, PyObject* kwargs) {
+  onspy_kernel* self = (onspy_kernel*)object;
+  DLDevice device;
+  ons_error error = ONS_ERROR_INIT;
+  size_t count = 0;
+  if (!parse_device(self, args, kwargs, "|O:parameters", &device) ||
+      !onspy_kernel_prepare(self, device)) {
+    return NULL;
+  }
+  if (ons_kernel_parameter_count(self->handle, &count, &error) != ONS_STATUS_OK) {
+    return onspy_raise(self->state, &error);
+  }
+  PyObject* parameters = PyTuple_New((Py_ssize_t)count);
+  for (size_t i = 0; parameters != NULL && i < count; ++i) {
+    ons_parameter parameter = {.struct_size = sizeof parameter};
+    PyObject* dict = NULL;
+    if (ons_kernel_parameter(self->handle, i, &parameter, &error) != ONS_STATUS_OK) {
+      onspy_raise(self->state, &error);
+    } else {
+      dict = parameter_dict(&parameter);
+    }
+    if (dict == NULL) {
+      Py_CLEAR(parameters);
+    } else {
+      PyTuple_SET_ITEM(parameters, (Py_ssize_t)i, dict);
+    }
+  }
+  return parameters;
+}
+
+PyDoc_STRVAR(
     occupancy_doc,
     "occupancy($self, block, shared=0, device=None)\n--\n\n"
     "How full blocks of that many threads make a GPU, as a dict: blocks (that run at a "
@@ -465,6 +520,8 @@ static PyMethodDef kernel_methods[] = {
      prepare_doc},
     {"attributes", (PyCFunction)(void (*)(void))kernel_attributes,
      METH_VARARGS | METH_KEYWORDS, attributes_doc},
+    {"parameters", (PyCFunction)(void (*)(void))kernel_parameters,
+     METH_VARARGS | METH_KEYWORDS, parameters_doc},
     {"occupancy", (PyCFunction)(void (*)(void))onspy_kernel_occupancy,
      METH_VARARGS | METH_KEYWORDS, occupancy_doc},
     {"max_potential_block_size", (PyCFunction)(void (*)(void))onspy_kernel_block_size,

@@ -259,6 +259,14 @@ static PyObject* xla_handlers(PyObject* module, PyObject* Py_UNUSED(ignored)) {
   return onspy_xla_handlers(PyModule_GetState(module));
 }
 
+PyDoc_STRVAR(xla_describe_doc,
+             "_xla_describe(kernel, /)\n--\n\n"
+             "A dict of what makes a kernel: module, source, name, options, headers, "
+             "flags, kernel.");
+static PyObject* xla_describe(PyObject* module, PyObject* kernel) {
+  return onspy_xla_describe(PyModule_GetState(module), kernel);
+}
+
 PyDoc_STRVAR(xla_register_module_doc,
              "_xla_register_module(module, digest, /)\n--\n\n"
              "Makes a Module known to XLA's programs, for the life of the process. "
@@ -288,6 +296,7 @@ static PyMethodDef methods[] = {
     {"collect", collect, METH_NOARGS, collect_doc},
     {"_stream_wait", stream_wait, METH_VARARGS, stream_wait_doc},
     {"_xla_handlers", xla_handlers, METH_NOARGS, xla_handlers_doc},
+    {"_xla_describe", xla_describe, METH_O, xla_describe_doc},
     {"_xla_register_module", xla_register_module, METH_VARARGS, xla_register_module_doc},
     {NULL, NULL, 0, NULL}};
 

@@ -95,7 +95,7 @@ static bool read_option_set(option_set* set, PyObject* options, PyObject* header
 
 /* Takes over |handle|. */
 static PyObject* wrap(onspy_state* state, PyTypeObject* type, ons_module* handle,
-                      PyObject* name, PyObject* source) {
+                      const option_set* set, PyObject* name, PyObject* source) {
   onspy_module* self = (onspy_module*)type->tp_alloc(type, 0);
   if (self == NULL) {
     ons_module_release(handle);
@@ -105,9 +105,15 @@ static PyObject* wrap(onspy_state* state, PyTypeObject* type, ons_module* handle
   self->handle = handle;
   self->name = Py_NewRef(name);
   self->source = Py_NewRef(source);
+  self->options = set->options != NULL ? Py_NewRef(set->options) : PyTuple_New(0);
+  self->headers = set->headers != NULL ? Py_NewRef(set->headers) : PyList_New(0);
+  self->flags = set->c.flags;
   self->kernels = PyDict_New();
   self->attributes = PyDict_New();
-  if (self->kernels == NULL || self->attributes == NULL) Py_CLEAR(self);
+  if (self->options == NULL || self->headers == NULL || self->kernels == NULL ||
+      self->attributes == NULL) {
+    Py_CLEAR(self);
+  }
   return (PyObject*)self;
 }
 
@@ -135,7 +141,7 @@ static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
     } else {
       PyObject* shown =
           set.c.name != NULL ? Py_NewRef(name) : PyUnicode_FromString("kernel.cu");
-      if (shown != NULL) self = wrap(state, type, handle, shown, source);
+      if (shown != NULL) self = wrap(state, type, handle, &set, shown, source);
       Py_XDECREF(shown);
     }
   }
@@ -167,8 +173,8 @@ PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* k
     onspy_raise(state, &error);
     goto done;
   }
-  self =
-      wrap(state, state->module_type, handle, set.c.name != NULL ? name : path, Py_None);
+  self = wrap(state, state->module_type, handle, &set, set.c.name != NULL ? name : path,
+              Py_None);
 done:
   option_set_clear(&set);
   Py_XDECREF(path);
@@ -322,6 +328,8 @@ static int module_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->name);
   Py_VISIT(self->source);
+  Py_VISIT(self->options);
+  Py_VISIT(self->headers);
   Py_VISIT(self->kernels);
   Py_VISIT(self->attributes);
   return 0;
@@ -341,6 +349,8 @@ static void module_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   Py_XDECREF(self->name);
   Py_XDECREF(self->source);
+  Py_XDECREF(self->options);
+  Py_XDECREF(self->headers);
   Py_XDECREF(self->kernels);
   Py_XDECREF(self->attributes);
   ons_module_release(self->handle);

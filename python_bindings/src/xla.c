@@ -82,3 +82,17 @@ PyObject* onspy_xla_register_module(onspy_state* state, PyObject* args) {
   }
   Py_RETURN_NONE;
 }
+
+PyObject* onspy_xla_describe(onspy_state* state, PyObject* object) {
+  if (state->kernel_type == NULL || !Py_IS_TYPE(object, state->kernel_type)) {
+    PyErr_Format(PyExc_TypeError, "expected a Kernel, not %.200s",
+                 Py_TYPE(object)->tp_name);
+    return NULL;
+  }
+  const onspy_kernel* kernel = (const onspy_kernel*)object;
+  const onspy_module* module = kernel->module;
+  return Py_BuildValue("{s:O,s:s,s:O,s:s,s:O,s:O,s:I}", "module", module, "source",
+                       ons_module_source(module->handle), "name", module->name, "kernel",
+                       ons_kernel_name(kernel->handle), "options", module->options,
+                       "headers", module->headers, "flags", module->flags);
+}

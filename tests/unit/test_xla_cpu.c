@@ -441,7 +441,7 @@ Test(xla_cpu, the_interrupt_hook_is_not_asked) {
 
   ons_module* module = NULL;
   ons_kernel* kernel = NULL;
-  cr_assert(eq(int, ons_module_create(runtime, SOURCE, NULL, &module, &error), 0));
+  cr_assert(eq(int, ons_module_create(runtime, SOURCE "\n", NULL, &module, &error), 0));
   cr_assert(eq(int, ons_module_kernel(module, "slow", &kernel, &error), 0));
   cr_expect(eq(int, ons_kernel_prepare(kernel, (DLDevice){kDLCPU, 0}, NULL, &error),
                ONS_STATUS_INTERRUPTED));
