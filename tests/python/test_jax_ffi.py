@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -305,6 +306,52 @@ def test_two_programs_at_once_from_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def load_example() -> Any:
+    path = Path(__file__).parents[2] / "examples" / "python" / "rms_norm.py"
+    spec = importlib.util.spec_from_file_location("rms_norm", path)
+    assert spec and spec.loader
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    return example
+
+
+def test_the_rms_norm_of_the_example() -> None:
+    example = load_example()
+    x, w = numbers(6, 300), numbers(300) + 2
+    np.testing.assert_allclose(
+        jax.jit(example.rms_norm)(x, w), example.rms_norm_of_jnp(x, w), rtol=1e-5, atol=1e-5
+    )
+    for argument in (0, 1):
+        ours, theirs = (
+            jax.grad(lambda *a, norm=norm: (norm(*a) ** 2).sum(), argument)(x, w)
+            for norm in (example.rms_norm, example.rms_norm_of_jnp)
+        )
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-4)
+    check_grads(example.rms_norm, (x[:2, :20], w[:20]), order=1, modes=["rev"], rtol=2e-2)
+    many = numbers(3, 4, 20)
+    np.testing.assert_allclose(
+        jax.vmap(example.rms_norm, (0, None))(many, w[:20]),
+        example.rms_norm_of_jnp(many, w[:20]),
+        rtol=1e-5,
+        atol=1e-5,
+    )
+    ours, theirs = example.train(example.rms_norm, 30), example.train(example.rms_norm_of_jnp, 30)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3)
+
+
+def test_the_rms_norm_of_the_example_in_torch() -> None:
+    torch = pytest.importorskip("torch")
+    example = load_example()
+    x = torch.randn(5, 100, requires_grad=True)
+    w = torch.rand(100, requires_grad=True)
+    example.torch_rms_norm(x, w).square().sum().backward()
+    ours = [x.grad, w.grad]
+    x.grad = w.grad = None
+    torch.nn.functional.rms_norm(x, (100,), w, 1e-6).square().sum().backward()
+    for one, other in zip(ours, (x.grad, w.grad), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 # ---- what is refused -------------------------------------------------------------------------
