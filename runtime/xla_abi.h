@@ -157,7 +157,7 @@ typedef struct ons__xla_frame {
 
 enum { ONS__XLA_FRAME_BYTES = offsetof(ons__xla_frame, future) };
 
-/* What calls of the table take: XX(NAME, fields). */
+/* What the calls of the table take. */
 typedef struct ons__xla_error_create {
   size_t struct_size;
   ons__xla_extension* extensions;

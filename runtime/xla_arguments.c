@@ -1,5 +1,6 @@
 #include "runtime/xla_arguments.h"
 
+#include <assert.h>
 #include <onstream/xla.h>
 #include <string.h>
 
@@ -14,6 +15,7 @@ typedef struct filling {
   void* stream;
   uint32_t flags; /* of every tensor */
   ons__xla_arguments* arguments;
+  size_t items_begin; /* in `args`: the first of those at its end */
   ons_error* error;
 } filling;
 
@@ -302,7 +304,7 @@ static ons_status fill_one(const filling* self, size_t index, ons_arg* out_arg) 
   }
 }
 
-static ons_status fill_list(const filling* self, size_t* index, ons_arg* out_arg) {
+static ons_status fill_list(filling* self, size_t* index, ons_arg* out_arg) {
   const int64_t item_count = entry_at(self, *index)[1];
   const size_t left = ons__xla_plan_count(self->attributes) - *index - 1;
   if (item_count < 0 || (uint64_t)item_count > left) {
@@ -311,7 +313,8 @@ static ons_status fill_list(const filling* self, size_t* index, ons_arg* out_arg
                           "entries follow",
                           *index, (long long)item_count, left);
   }
-  ons_arg* items = &self->arguments->items[*index];
+  self->items_begin -= (size_t)item_count;
+  ons_arg* items = &self->arguments->args[self->items_begin];
   *out_arg = (ons_arg){
       .kind = ONS_ARG_LIST, .value.items = items, .item_count = (size_t)item_count};
   ons_status status = ONS_STATUS_OK;
@@ -325,15 +328,17 @@ ons_status ons__xla_arguments_fill(const ons__xla_frame* frame,
                                    const ons__xla_attributes* attributes, DLDevice device,
                                    void* stream, ons__xla_arguments* arguments,
                                    ons_error* error) {
-  const filling self = {.frame = frame,
-                        .attributes = attributes,
-                        .device = device,
-                        .stream = stream,
-                        .flags = device.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN,
-                        .arguments = arguments,
-                        .error = error};
+  filling self = {.frame = frame,
+                  .attributes = attributes,
+                  .device = device,
+                  .stream = stream,
+                  .flags = device.device_type == kDLCPU ? 0 : ONS_ARG_STREAM_KNOWN,
+                  .arguments = arguments,
+                  .items_begin = arguments->capacity,
+                  .error = error};
   const size_t count = ons__xla_plan_count(attributes);
   ons_status status = ONS_STATUS_OK;
+  assert(count <= arguments->capacity);
   arguments->arg_count = 0;
   for (size_t i = 0; i < count && !status; ++i) {
     ons_arg* arg = &arguments->args[arguments->arg_count++];

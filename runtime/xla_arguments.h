@@ -13,12 +13,11 @@ typedef struct ons__xla_place {
   uintptr_t end;
 } ons__xla_place;
 
-/* Room for the arguments of one call: `capacity` entries each, the caller's. */
+/* Room for the arguments of one call: `capacity` of each, the caller's. */
 typedef struct ons__xla_arguments {
   size_t capacity;
   ons__xla_place* places; /* of the plan's entries; only of operands and results */
-  ons_arg* args;
-  ons_arg* items; /* of lists */
+  ons_arg* args;          /* and at their end the items of lists */
   size_t arg_count;
   bool has_tensor;
 } ons__xla_arguments;

@@ -132,8 +132,8 @@ static ONS__NOINLINE ons_status launch_large(const ons__xla_frame* frame,
                                              const ons__xla_target* target,
                                              ons_error* error) {
   ons__xla_place places[PLAN_MAX];
-  ons_arg args[PLAN_MAX], items[PLAN_MAX];
-  ons__xla_arguments arguments = {PLAN_MAX, places, args, items, 0, false};
+  ons_arg args[PLAN_MAX];
+  ons__xla_arguments arguments = {PLAN_MAX, places, args, 0, false};
   return launch_with(frame, attributes, kernel, target, &arguments, error);
 }
 
@@ -151,7 +151,7 @@ ons_status ons__xla_launch(const ons__xla_frame* frame,
     return launch_large(frame, attributes, kernel, target, error);
   }
   ons__xla_place places[ONS__COMMON_COUNT];
-  ons_arg args[ONS__COMMON_COUNT], items[ONS__COMMON_COUNT];
-  ons__xla_arguments arguments = {ONS__COMMON_COUNT, places, args, items, 0, false};
+  ons_arg args[ONS__COMMON_COUNT];
+  ons__xla_arguments arguments = {ONS__COMMON_COUNT, places, args, 0, false};
   return launch_with(frame, attributes, kernel, target, &arguments, error);
 }

@@ -33,17 +33,10 @@ static struct {
 
 /* ---- the runtime ------------------------------------------------------------------ */
 
-static ons_status runtime_locked(ons_runtime** out_runtime, ons_error* error) {
+static ons_status get_runtime(ons_runtime** out_runtime, ons_error* error) {
   ons_status status = ONS_STATUS_OK;
   if (!registry.runtime) status = ons_runtime_create(NULL, &registry.runtime, error);
   *out_runtime = registry.runtime;
-  return status;
-}
-
-ons_status ons__xla_runtime(ons_runtime** out_runtime, ons_error* error) {
-  ons__mutex_lock(&registry.mutex);
-  ons_status status = runtime_locked(out_runtime, error);
-  ons__mutex_unlock(&registry.mutex);
   return status;
 }
 
@@ -176,6 +169,11 @@ static ons_status read_text(const ons__xla_attributes* attributes, module_text* 
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                           "attribute 'source' has a NUL in it: give it source text");
   }
+  if (attributes->flags < 0 || attributes->flags > UINT32_MAX) {
+    return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
+                          "attribute 'flags' is %lld: set ONS_MODULE_* only",
+                          (long long)attributes->flags);
+  }
   const bool has_name = attributes->name.size_bytes > 0;
   text->source =
       ons__strndup(NULL, attributes->source.data, attributes->source.size_bytes);
@@ -196,7 +194,7 @@ static ons_status make_module(const ons__xla_attributes* attributes,
                               ons_module** out_module, ons_error* error) {
   ons_runtime* runtime = NULL;
   module_text text = {0};
-  ons_status status = runtime_locked(&runtime, error);
+  ons_status status = get_runtime(&runtime, error);
   if (!status) status = read_text(attributes, &text, error);
   if (!status) {
     const ons_module_options options = {

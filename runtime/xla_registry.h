@@ -18,7 +18,4 @@ ons_kernel* ons__xla_kernel_find(const ons__xla_attributes* attributes);
 ons_status ons__xla_kernel_get(const ons__xla_attributes* attributes,
                                ons_kernel** out_kernel, ons_error* error);
 
-/* The runtime of XLA's programs, made at the first call. Borrowed. */
-ons_status ons__xla_runtime(ons_runtime** out_runtime, ons_error* error);
-
 #endif /* ONS_RUNTIME_XLA_REGISTRY_H_ */

@@ -19,25 +19,23 @@
  * What a call does is in its attributes, and nowhere else: they hold no pointers, so that
  * a program may be kept in a file, and run by a process which has never made the kernel.
  *
- *   version       i64    1
- *   digest        string names the module: equal for equal modules and different for
- *                        different ones. Any text of 1 to 128 bytes, a hash of what
- * follows up to `flags` in hexadecimal for example source        string the module's
- * source; left out or empty, the module must have been made known by
- * ons_xla_module_register name          string ons_module_options.name; empty: its
- * default options       string ons_module_options.options: each as its length in bytes
- * (decimal),
- *                        ':' and the text, "6:-DN=128:-DM=4096"
- *   headers       string likewise, a header's name and then its content
- *   flags         i64    ons_module_flags
- *   kernel        string as for ons_module_kernel: "axpy", "scale<float, 4>"
- *   grid, block   i64[3] as in ons_launch
- *   shared_bytes  i64    as in ons_launch
- *   plan          i64[]  two numbers, an ons_xla_plan and its value, for each argument
- *   scalars       string the values of ONS_XLA_SCALAR arguments
- *   aliases       i64[]  two numbers, an operand and a result, for each result that is
- *                        written in place of an operand (the program's own
- *                        input-output aliases)
+ *   version       i64     1
+ *   digest        string  names the module: the same for equal modules, another for
+ *                         others. 1 to 128 bytes, mostly a hash of the five below
+ *   source        string  the module's; without one the module has to be known already
+ *                         (ons_xla_module_register)
+ *   name          string  ons_module_options.name; empty: its default
+ *   options       string  ons_module_options.options: each is its length in bytes,
+ *                         decimal, ':' and the text: "6:-DN=128:-DM=4096"
+ *   headers       string  likewise, each header's name and then its content
+ *   flags         i64     ons_module_flags
+ *   kernel        string  as for ons_module_kernel: "axpy", "scale<float, 4>"
+ *   grid, block   i64[3]  as in ons_launch
+ *   shared_bytes  i64     as in ons_launch
+ *   plan          i64[]   for each argument two: an ons_xla_plan and its value
+ *   scalars       string  the values of ONS_XLA_SCALAR arguments
+ *   aliases       i64[]   for each result that is written in place of an operand two: the
+ *                         operand, the result. The program's own input-output aliases
  *
  * version, digest, kernel, grid and block are there; all others may be left out, which is
  * as if they were 0 or empty.
@@ -45,10 +43,9 @@
  * A source is compiled when XLA makes the executable: for the CPU, and for each GPU that
  * the process uses by then. It is loaded on a GPU when the executable is about to run
  * there for the first time. A run then only launches: on XLA's stream and in its
- * captures, or on the CPU with XLA's own threads,
- * where the runtime's interrupt hook is not asked. Modules that programs use stay, with
- * their code, for the life of the process, because XLA does not tell which programs may
- * still run.
+ * captures, or on the CPU with XLA's own threads. The runtime's interrupt hook is not
+ * asked in threads of XLA's. Modules that programs use stay, with their code, for the
+ * life of the process, because XLA does not tell which programs may still run.
  *
  * The arguments are checked against the kernel's own signature as in every launch.
  * Operands can only be read. A result is for a parameter that is written, and one that
@@ -86,7 +83,7 @@ typedef enum ons_xla_plan {
                           ONS_ARG_BYTES is the only other kind. The machine's byte order;
                           aligned or not */
   ONS_XLA_NULL = 3,    /* a null pointer */
-  ONS_XLA_LIST = 5     /* value: how many of the entries that follow are its items; for
+  ONS_XLA_LIST = 4     /* value: how many of the entries that follow are its items; for
                           ons::ptrs */
 } ons_xla_plan;
 

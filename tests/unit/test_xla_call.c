@@ -231,6 +231,11 @@ Test(xla_call, texts_have_their_lengths) {
   xla_text(call, "headers", "1:a1:b1:c");
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "a name and a content");
   xla_drop(call, "headers");
+  xla_number(call, "flags", (int64_t)1 << 32);
+  xla_expect_error(instantiate(call), INVALID_ARGUMENT, "'flags'");
+  xla_number(call, "flags", 1 << 20);
+  xla_expect_error(instantiate(call), INVALID_ARGUMENT, "ONS_MODULE_*");
+  xla_drop(call, "flags");
   xla_bytes(call, "source", "a\0b", 3);
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "'source'");
   xla_finish(call);
@@ -277,7 +282,7 @@ Test(xla_call, malformed_plans_are_refused) {
   REFUSED("offset 16", ONS_XLA_SCALAR, 16);
   REFUSED("offset -1", ONS_XLA_SCALAR, -1);
   REFUSED("offset 9223372036854775807", ONS_XLA_SCALAR, INT64_MAX);
-  REFUSED("kind 4", 4, 0);
+  REFUSED("kind 5", 5, 0);
   REFUSED("kind -1", -1, 0);
   REFUSED("a list of 1", ONS_XLA_LIST, 1);
   REFUSED("a list of -1", ONS_XLA_LIST, -1);
