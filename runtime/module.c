@@ -118,6 +118,7 @@ static ons_status create_new(ons_runtime* runtime, const ons__module_text* text,
   if (!module) return ons__error_no_memory(error);
   atomic_init(&module->reference_count, 1);
   module->runtime = runtime;
+  module->text_hash = text->hash;
   ons__mutex_init(&module->mutex);
   module->source = ons__strdup(allocator, text->source);
   module->name = ons__strdup(allocator, text->name);

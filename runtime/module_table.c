@@ -58,7 +58,7 @@ static bool same(const char* left, const char* right) {
   return left == right || (left && right && strcmp(left, right) == 0);
 }
 
-static bool is_of(const ons_module* module, const ons__module_text* text) {
+bool ons__module_is_of(const ons_module* module, const ons__module_text* text) {
   const ons_module_options* options = text->options;
   if (module->text_hash != text->hash || module->flags != options->flags ||
       module->option_count != options->option_count ||
@@ -172,7 +172,7 @@ static void use_again(ons__module_table* table, ons_module* module) {
 static ons_module* find(ons__module_table* table, const ons__module_text* text) {
   if (table->bucket_count == 0) return NULL;
   ons_module* module = *bucket_of(table, text->hash);
-  while (module && !is_of(module, text)) module = module->next_in_bucket;
+  while (module && !ons__module_is_of(module, text)) module = module->next_in_bucket;
   if (module && atomic_fetch_add(&module->reference_count, 1) == 0) {
     use_again(table, module);
   }
@@ -193,7 +193,6 @@ ons_module* ons__module_table_add(ons_module* module, const ons__module_text* te
   ons_module* other = find(table, text);
   if (!other && grow(module->runtime->settings.allocator, table)) {
     module->is_shared = true;
-    module->text_hash = text->hash;
     module->next_in_bucket = *bucket_of(table, text->hash);
     *bucket_of(table, text->hash) = module;
     ++table->count;

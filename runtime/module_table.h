@@ -34,6 +34,7 @@ void ons__module_table_init(ons__module_table* table);
 void ons__module_table_destroy(ons_runtime* runtime);
 
 uint64_t ons__module_text_hash(const ons__module_text* text);
+bool ons__module_is_of(const ons_module* module, const ons__module_text* text);
 
 /* The module of the text, retained; NULL where there is none. */
 ons_module* ons__module_table_find(ons_runtime* runtime, const ons__module_text* text);

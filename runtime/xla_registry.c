@@ -5,6 +5,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/module.h"
+#include "runtime/module_table.h"
 
 enum { BUCKET_COUNT = 1024, DIGEST_BYTES_MAX = 128 };
 
@@ -59,24 +60,21 @@ ons_status ons_xla_runtime_set(ons_runtime* runtime, ons_error* error) {
 
 /* ---- modules ---------------------------------------------------------------------- */
 
-/* What the digest stands for. Where quoted includes of a file's module lie is not part of
- * it. */
+/* A file's module has a folder for its quoted includes, which no attribute names: that is
+ * not compared. */
 static bool modules_match(const ons_module* a, const ons_module* b) {
-  if (strcmp(a->source, b->source) != 0 || strcmp(a->name, b->name) != 0 ||
-      a->flags != b->flags || a->option_count != b->option_count ||
-      a->header_count != b->header_count) {
-    return false;
-  }
-  for (size_t i = 0; i < a->option_count; ++i) {
-    if (strcmp(a->options[i], b->options[i]) != 0) return false;
-  }
-  for (size_t i = 0; i < a->header_count; ++i) {
-    if (strcmp(a->headers[i].name, b->headers[i].name) != 0 ||
-        strcmp(a->headers[i].content, b->headers[i].content) != 0) {
-      return false;
-    }
-  }
-  return true;
+  const ons_module_options options = {
+      .struct_size = sizeof(options),
+      .flags = b->flags,
+      .options = (const char* const*)b->options,
+      .option_count = b->option_count,
+      .headers = b->headers,
+      .header_count = b->header_count,
+  };
+  ons__module_text text = {
+      .source = b->source, .name = b->name, .folder = a->folder, .options = &options};
+  text.hash = ons__module_text_hash(&text);
+  return a == b || ons__module_is_of(a, &text);
 }
 
 static ons_module* find_module(ons__xla_text digest) {

@@ -30,7 +30,7 @@ from onstream import _core
 __all__ = ["call", "register", "with_gradient"]
 
 # What a call's plan is made of: ons_xla_plan and ons_arg_kind.
-_OPERAND, _RESULT, _SCALAR, _NULL, _LIST = 0, 1, 2, 3, 5
+_OPERAND, _RESULT, _SCALAR, _NULL, _LIST = 0, 1, 2, 3, 4
 _INT, _UINT, _FLOAT, _BOOL, _BYTES = 2, 3, 4, 5, 6
 
 _shape: Any = jax.ShapeDtypeStruct

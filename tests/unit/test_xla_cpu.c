@@ -1,4 +1,6 @@
 /* XLA's calls on the CPU: what is launched, and what is refused before. */
+#include <unistd.h>
+
 #include "tests/unit/xla_fixture.h"
 
 /* clang-format off */
@@ -399,6 +401,40 @@ Test(xla_cpu, one_digest_is_of_one_module) {
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
   xla_text(call, "headers", "1:c1:b");
   xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
+  xla_finish(call);
+}
+
+/* Modules that are never one, as they have variables or come from a file. */
+Test(xla_cpu, a_module_of_a_file_is_that_of_its_text) {
+  static const char text[] =
+      "__device__ int counter;\n"
+      "__global__ void count(int* out) { *out = ++counter; }\n";
+  char path[] = "/tmp/onstream_xla_XXXXXX";
+  int file = mkstemp(path);
+  cr_assert(eq(sz, (size_t)write(file, text, sizeof(text) - 1), sizeof(text) - 1));
+  close(file);
+  ons_error error = ONS_ERROR_INIT;
+  ons_runtime* runtime = NULL;
+  ons_module* module = NULL;
+  cr_assert(eq(int, ons_runtime_create(NULL, &runtime, &error), 0));
+  cr_assert(
+      eq(int, ons_module_create_from_file(runtime, path, NULL, &module, &error), 0));
+  unlink(path);
+  cr_assert(eq(int, ons_xla_module_register(module, "0123456789abcdef", &error), 0));
+
+  int result = 0;
+  xla_call* call = xla_call_create(text, "count", 1, 1);
+  XLA_NUMBERS(call, "plan", ONS_XLA_RESULT, 0);
+  xla_result(call, ONS__XLA_S32, &result, 0, NULL);
+  xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different"); /* the name is */
+  xla_text(call, "name", path);
+  xla_expect_ok(instantiate(call));
+  xla_expect_ok(execute(call));
+  xla_expect_ok(instantiate(call));
+  xla_expect_ok(execute(call));
+  cr_expect(eq(int, result, 2));
+  ons_module_release(module);
+  ons_runtime_release(runtime);
   xla_finish(call);
 }
 
