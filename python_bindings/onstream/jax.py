@@ -417,18 +417,19 @@ def call(
             attributes["plan"] = np.array(plan.rows, np.int64)
         if plan.aliases:
             attributes["aliases"] = np.array(list(plan.aliases.items()), np.int64).ravel()
-        function = jax.ffi.ffi_call(
+        ffi_call = jax.ffi.ffi_call(
             target,
             plan.results,
             vmap_method="sequential",
             input_output_aliases=plan.aliases or None,
         )
-        results = function(*_flat(arguments), **attributes)
+        results = ffi_call(*_flat(arguments), **attributes)
         return results[0] if len(results) == 1 else tuple(results)
 
+    function = _without_derivative(kernel, launch)
     if vmap_method == "sequential":
-        return _without_derivative(kernel, launch)
-    batched = jax.custom_batching.custom_vmap(launch)
+        return function
+    batched = jax.custom_batching.custom_vmap(function)
 
     @batched.def_vmap
     def _(size: int, is_batched: Sequence[Any], *arguments: Any) -> Any:
@@ -440,7 +441,7 @@ def call(
         results = batched(*jax.tree.map(broadcast, list(arguments), list(is_batched)))
         return results, jax.tree.map(lambda _: True, results)
 
-    return _without_derivative(kernel, batched)
+    return batched
 
 
 def with_gradient(forward: Callable[..., Any], backward: Callable[..., Any]) -> Callable[..., Any]:
