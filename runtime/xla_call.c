@@ -117,9 +117,10 @@ static ons_status launch_with(const ons__xla_frame* frame,
     ons__error_prefix(error, "kernel '%s'", kernel->name);
     return status;
   }
-  /* Tensors say where they are, and the launch that most are goes by that. */
-  if (!arguments->has_tensor) launch.flags |= ONS_LAUNCH_DEVICE;
-  if (target->device.device_type != kDLCPU) launch.flags |= ONS_LAUNCH_STREAM;
+  /* On a GPU the launch that most are goes by where the tensors say they are. */
+  const bool is_gpu = target->device.device_type != kDLCPU;
+  if (is_gpu) launch.flags |= ONS_LAUNCH_STREAM;
+  if (!is_gpu || !arguments->has_tensor) launch.flags |= ONS_LAUNCH_DEVICE;
   return ons_kernel_launch(kernel, &launch, arguments->args, arguments->arg_count, error);
 }
 
