@@ -8,12 +8,12 @@
 #include "runtime/base/string.h"
 
 /* Of the layout below and of what goes into a key: entries of another are not found. */
-enum { ONS__CACHE_SCHEMA = 1 };
+enum { ONS__CACHE_SCHEMA = 2 };
 
-/* All numbers are little-endian, a text is its length (u32) and its bytes:
+/* As in encoding.h:
  *   "ONSCACHE", u32 schema, the key
- *   u32 image kind; u32 count of kernels, each name, lowered, signature; log
  *   u32 count of inputs, each u8 kind, path, u64 size, i64 time, digest
+ *   u32 image kind; u32 count of kernels, each name, lowered, signature; log
  *   u64 size of the code, the code
  *   BLAKE2b-256 of all that
  * Appends them; `out_bytes` fails when out of memory. */

@@ -31,7 +31,8 @@ typedef struct ons__compile_request {
   size_t header_count;
   const ons__kernel_name* kernels;
   size_t kernel_count;
-  const char* arch; /* "sm_90", "native" */
+  const char* arch; /* "sm_90", "compute_80", "native", "x86-64-v3" */
+  bool is_exact;    /* code for it is wanted, not for an older one that runs there too */
   bool is_checked;  /* ONS_CHECK is defined ahead of everything */
   struct ons__inputs*
       inputs; /* gets the files that the compile reads; NULL: not wanted */

@@ -74,7 +74,8 @@ static void append_command(const ons__words* words, ons__string* out_text) {
   }
 }
 
-bool ons__host_identify(const ons__host_search_options* options, ons__string* out_text) {
+bool ons__host_identify(const ons__host_search_options* options, const char* arch,
+                        ons__string* out_text) {
   static const char* const variables[] = {
       "CPATH",        "CPLUS_INCLUDE_PATH", "GCC_EXEC_PREFIX",      "COMPILER_PATH",
       "LIBRARY_PATH", "LD_RUN_PATH",        "CCC_OVERRIDE_OPTIONS", NULL};
@@ -85,5 +86,5 @@ bool ons__host_identify(const ons__host_search_options* options, ons__string* ou
   if (!found) return false;
   ons__identity_append_variables(variables, out_text);
   ons__identity_append_variables(ons__identity_cuda_variables, out_text);
-  return append_processor(out_text);
+  return strcmp(arch, "native") != 0 || append_processor(out_text);
 }

@@ -18,6 +18,7 @@ extern const char* const ons__identity_cuda_variables[];
 /* Appends what, beside the request, decides what a host compiler makes of a source: its
  * command, the variables it reads, and this processor, which "native" means. Runs
  * nothing. False where that cannot be told. */
-bool ons__host_identify(const ons__host_search_options* options, ons__string* out_text);
+bool ons__host_identify(const ons__host_search_options* options, const char* arch,
+                        ons__string* out_text);
 
 #endif /* ONS_JIT_COMPILER_IDENTITY_H_ */

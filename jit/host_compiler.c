@@ -1,4 +1,5 @@
 #include "jit/host_compiler.h"
+#include "jit/bundle.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -206,7 +207,9 @@ static ons_status write_source(build* self, bool with_kernels, ons_error* error)
 static void append_command(build* self, ons__words* words) {
   const ons__compile_request* request = self->request;
   ons__words_append_all(words, &self->command->words);
-  ons__host_options_append_defaults(words, self->command->family);
+  const char* march = ons__arch_march(request->arch);
+  ons__host_options_append_defaults(words, self->command->family,
+                                    march ? march : "native");
   ons__words_append_joined(words, "-I", self->user_folder.data);
   ons__words_append_joined(words, "-I", self->own_folder.data);
   if (self->cccl_folder.length) {

@@ -5,19 +5,19 @@
 #include "jit/source_options.h"
 #include "runtime/base/error.h"
 
-#if defined(__x86_64__) || defined(__i386__)
-#define NATIVE "-march=native"
-#else
-#define NATIVE "-mcpu=native"
-#endif
-
 /* What the kernels' speed and the log's readability hang on. Integers wrap, as on a
  * device: threads are iterations of a loop here, and the overflow of one must not end the
  * others. Undefined symbols are an error of the compile, not of a later load. */
-static const char* const common_flags[] = {
-    "-x",         "c++",     "-std=c++17",      "-O3",     NATIVE,
-    "-fPIC",      "-shared", "-fno-math-errno", "-fwrapv", "-fvisibility=hidden",
-    "-Wl,-z,defs"};
+static const char* const common_flags[] = {"-x",
+                                           "c++",
+                                           "-std=c++17",
+                                           "-O3",
+                                           "-fPIC",
+                                           "-shared",
+                                           "-fno-math-errno",
+                                           "-fwrapv",
+                                           "-fvisibility=hidden",
+                                           "-Wl,-z,defs"};
 
 static const char* const clang_flags[] = {
     "-fno-color-diagnostics", "-Wno-unknown-attributes", "-Wno-ignored-attributes",
@@ -39,8 +39,20 @@ static const char* const gcc_flags[] = {
     ons__words_append(words, (flags)[i]);                         \
   }
 
-void ons__host_options_append_defaults(ons__words* words, ons__host_family family) {
+static void append_march(ons__words* words, const char* march) {
+#if !defined(__x86_64__) && !defined(__i386__)
+  if (strcmp(march, "native") == 0) {
+    ons__words_append(words, "-mcpu=native");
+    return;
+  }
+#endif
+  ons__words_append_joined(words, "-march=", march);
+}
+
+void ons__host_options_append_defaults(ons__words* words, ons__host_family family,
+                                       const char* march) {
   APPEND_ALL(words, common_flags)
+  append_march(words, march);
   if (family == ONS__HOST_CLANG) {
     APPEND_ALL(words, clang_flags)
   } else {

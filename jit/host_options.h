@@ -5,8 +5,10 @@
 #include "jit/host_search.h"
 #include "jit/words.h"
 
-/* What every compile gets. A later option wins over these. */
-void ons__host_options_append_defaults(ons__words* words, ons__host_family family);
+/* What every compile gets. A later option wins over these. `march`: "native", or what
+ * -march= takes. */
+void ons__host_options_append_defaults(ons__words* words, ons__host_family family,
+                                       const char* march);
 
 /* The user's, which are spelt for NVRTC: what it and nvcc document is translated, or left
  * out where it only means something to a device or has become source (source_options.h);

@@ -74,10 +74,14 @@ static ons_status add_architecture(ons__nvrtc_input* input, ons_error* error) {
   if (has_option(input, "-arch") || has_option(input, "--gpu-architecture"))
     return ONS_STATUS_OK;
   const char* arch = input->request->arch;
-  int wanted = strncmp(arch, "sm_", 3) == 0 ? atoi(arch + 3) : 0;
+  const bool is_ptx = strncmp(arch, "compute_", 8) == 0;
+  int wanted = is_ptx                         ? atoi(arch + 8)
+               : strncmp(arch, "sm_", 3) == 0 ? atoi(arch + 3)
+                                              : 0;
   char list[256];
   int nearest = nearest_architecture(input->library, wanted, list, sizeof(list));
-  if (nearest <= 0) {
+  const bool must_match = is_ptx || input->request->is_exact;
+  if (nearest <= 0 || (must_match && nearest != wanted)) {
     return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
                           "NVRTC %d.%d does not compile for %s; it knows sm%s",
                           input->library->major, input->library->minor, arch, list);

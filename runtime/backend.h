@@ -101,17 +101,16 @@ typedef struct ons__backend_ops {
                             ons__device** out_device, ons_error* error);
   void (*device_close)(ons__device* device);
 
-  /* Compiles for the device's architecture: the request's `arch` is filled from
-     device->arch by the caller. The caller owns |out_image|; |out_log| is set on failure
-     as well as success (the caller frees it with the request's allocator; may come back
-     NULL). Legal in capture. */
-  ons_status (*compile)(ons__device* device, const ons__compile_request* request,
+  /* Compiles for the request's `arch`: that of a device, or of a bundle. The caller owns
+     |out_image|; |out_log| is set on failure as well as success (the caller frees it with
+     the request's allocator; may come back NULL). Legal in capture. */
+  ons_status (*compile)(ons__backend* backend, const ons__compile_request* request,
                         ons__image** out_image, char** out_log, ons_error* error);
 
   /* Appends what decides what `compile` makes of the request, beside the request itself:
      which compiler it is, and what it goes by. Runs and loads nothing. False where that
      cannot be told. */
-  bool (*identify)(ons__device* device, const ons__compile_request* request,
+  bool (*identify)(ons__backend* backend, const ons__compile_request* request,
                    ons__string* out_text);
 
   /* Loads an image; it may be destroyed afterwards. Legal in any capture. */

@@ -176,7 +176,7 @@ static ons_status find_program(ons_kernel* kernel, ons__device_entry* entry, int
   ons_module* module = kernel->module;
   const ons__scanned_kernel* scanned = kernel->scanned;
   bool is_plain = scanned && !scanned->is_template && !scanned->is_overloaded;
-  if (is_plain) {
+  if (is_plain || module->bundle) { /* whose one image has instances as well */
     ons_status status = ons__program_load(module->plain, entry, slot, out_image,
                                           out_loaded, out_log, error);
     if (status || ons__image_find(*out_image, kernel->name)) return status;

@@ -30,6 +30,7 @@ void ons__module_destroy(ons_module* module) {
   }
   ons__free(allocator, module->options);
   ons__free(allocator, module->headers);
+  ons__bundle_destroy(module->bundle);
   ons__source_scan_clear(&module->scan);
   ons__variable_scan_clear(&module->variables);
   ons__free(allocator, module->source);
@@ -90,12 +91,11 @@ static ons_status check_options(const ons_module_options* options, ons_error* er
   return ONS_STATUS_OK;
 }
 
-/* One program for all kernels that their bare name denotes, and the variables. */
-static ons__program* plain_program(ons_module* module) {
+bool ons__module_make_plain(ons_module* module) {
   const ons_allocator* allocator = module->runtime->settings.allocator;
   ons__kernel_name* names = ons__alloc_array(
       allocator, module->scan.kernel_count + module->variables.count, sizeof(*names));
-  if (!names) return NULL;
+  if (!names) return false;
   size_t count = 0;
   for (size_t i = 0; i < module->scan.kernel_count; ++i) {
     const ons__scanned_kernel* kernel = &module->scan.kernels[i];
@@ -106,9 +106,10 @@ static ons__program* plain_program(ons_module* module) {
     names[count++] = (ons__kernel_name){.name = module->variables.variables[i].name,
                                         .is_variable = true};
   }
-  ons__program* program = ons__program_create(module, names, count);
+  module->plain = ons__program_create(module, names, count);
+  module->programs = module->plain;
   ons__free(allocator, names);
-  return program;
+  return module->plain != NULL;
 }
 
 static ons_status create_new(ons_runtime* runtime, const ons__module_text* text,
@@ -127,9 +128,7 @@ static ons_status create_new(ons_runtime* runtime, const ons__module_text* text,
   if (!copy_options(module, text->options)) goto fail;
   if (!ons__source_scan_run(allocator, module->source, &module->scan)) goto fail;
   if (!ons__variable_scan_run(allocator, module->source, &module->variables)) goto fail;
-  module->plain = plain_program(module);
-  if (!module->plain) goto fail;
-  module->programs = module->plain;
+  if (!ons__module_make_plain(module)) goto fail;
   ons_runtime_retain(runtime);
   *out_module = module;
   return ONS_STATUS_OK;

@@ -5,6 +5,7 @@
 #include <onstream/module.h>
 #include <stdatomic.h>
 
+#include "jit/bundle.h"
 #include "jit/source_scan.h"
 #include "jit/variable_scan.h"
 #include "runtime/program.h"
@@ -23,12 +24,17 @@ struct ons_module {
   bool is_shared; /* in the runtime's table; these three are guarded by that: */
   uint64_t text_hash;
   ons_module* next_in_bucket;
+  ons__bundle* bundle; /* it came from; NULL: from a source */
   ons__source_scan scan;
   ons__variable_scan variables;
   ons__mutex mutex;       /* guards the list of programs */
   ons__program* programs; /* the last one is that of the plain kernels */
   ons__program* plain;
 };
+
+/* One program for all kernels that their bare name denotes, and the variables: `plain`.
+ * False when out of memory. */
+bool ons__module_make_plain(ons_module* module);
 
 /* Of a module that nobody holds and that is in no table. Accepts half-built ones. The
  * runtime stays as it is. */

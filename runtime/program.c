@@ -49,7 +49,7 @@ void ons__program_destroy(ons__program* program) {
   }
   while (program->images) {
     ons__program_image* next = program->images->next;
-    ons__image_destroy(program->images->image);
+    if (!program->images->is_borrowed) ons__image_destroy(program->images->image);
     ons__free(allocator, program->images);
     program->images = next;
   }
@@ -72,45 +72,30 @@ static ons__program_image* find_image(const ons__program* program,
   return NULL;
 }
 
-static ons_status compile_new(void* device_, const ons__compile_request* request,
+static ons_status compile_new(void* backend_, const ons__compile_request* request,
                               ons__image** out_image, char** out_log, ons_error* error) {
-  ons__device* device = device_;
-  return device->backend->ops->compile(device, request, out_image, out_log, error);
+  ons__backend* backend = backend_;
+  return backend->ops->compile(backend, request, out_image, out_log, error);
 }
 
-static bool make_key(ons__device* device, const ons__compile_request* request,
+static bool make_key(ons__backend* backend, const ons__compile_request* request,
                      ons__cache_key* out_key) {
   ons__string identity;
   ons__string_init(&identity, request->allocator);
-  const ons__backend_ops* ops = device->backend->ops;
+  const ons__backend_ops* ops = backend->ops;
   const bool ok =
-      ops->identify(device, request, &identity) && ons__string_ok(&identity) &&
+      ops->identify(backend, request, &identity) && ons__string_ok(&identity) &&
       ons__cache_key_make(request, ops->name, ons__string_text(&identity), out_key);
   ons__string_clear(&identity);
   return ok;
 }
 
-static ons_status find_or_compile(ons__cache* cache, ons__device* device,
-                                  const ons__compile_request* request,
-                                  ons__image** out_image, char** out_log,
-                                  ons_error* error) {
-  ons__cache_key key;
-  if (!ons__cache_is_on(cache) || !make_key(device, request, &key)) {
-    return compile_new(device, request, out_image, out_log, error);
-  }
-  return ons__cache_compile(cache, &key, request, compile_new, device, out_image, out_log,
-                            error);
-}
-
-static ons_status compile(ons__program* program, ons__device* device,
-                          ons__program_image** out_image, char** out_log,
-                          ons_error* error) {
-  const ons_module* module = program->module;
-  const ons_allocator* allocator = module->runtime->settings.allocator;
-  ons__program_image* entry = ons__alloc(allocator, sizeof(*entry));
-  if (!entry) return ons__error_no_memory(error);
+ons_status ons__module_compile(const ons_module* module, ons__backend* backend,
+                               const char* arch, bool is_exact,
+                               const ons__kernel_name* names, size_t name_count,
+                               ons__image** out_image, char** out_log, ons_error* error) {
   const ons__compile_request request = {
-      .allocator = allocator,
+      .allocator = module->runtime->settings.allocator,
       .source = module->source,
       .name = module->name,
       .folder = module->folder,
@@ -118,13 +103,64 @@ static ons_status compile(ons__program* program, ons__device* device,
       .option_count = module->option_count,
       .headers = module->headers,
       .header_count = module->header_count,
-      .kernels = program->names,
-      .kernel_count = program->name_count,
-      .arch = device->arch,
+      .kernels = names,
+      .kernel_count = name_count,
+      .arch = arch,
+      .is_exact = is_exact,
       .is_checked = module->flags & ONS_MODULE_CHECK,
   };
-  ons_status status = find_or_compile(module->runtime->cache, device, &request,
-                                      &entry->image, out_log, error);
+  ons__cache* cache = module->runtime->cache;
+  ons__cache_key key;
+  if (!ons__cache_is_on(cache) || !make_key(backend, &request, &key)) {
+    return compile_new(backend, &request, out_image, out_log, error);
+  }
+  return ons__cache_compile(cache, &key, &request, compile_new, backend, out_image,
+                            out_log, error);
+}
+
+static ons_status lacks_code(const ons__program* program, const ons__device* device,
+                             ons_error* error) {
+  const ons_module* module = program->module;
+  if (program != module->plain) {
+    return ons__error_set(error, ONS_STATUS_NOT_FOUND,
+                          "%.200s is a bundle without its source, and '%.200s' is not in "
+                          "it: build it with that kernel named",
+                          module->name, program->names[0].name);
+  }
+  ons__string list;
+  ons__string_init(&list, module->runtime->settings.allocator);
+  ons__bundle_list(module->bundle, &list);
+  ons_status status = ons__error_set(
+      error, ONS_STATUS_UNSUPPORTED,
+      "the bundle of %.200s has no code that runs on %s (%s), and no source to compile; "
+      "it has %s",
+      module->name, device->name, device->arch, ons__string_text(&list));
+  ons__string_clear(&list);
+  return status;
+}
+
+/* Out of the module's bundle, or compiled. */
+static ons_status get_image(ons__program* program, ons__device* device,
+                            ons__program_image* entry, char** out_log, ons_error* error) {
+  const ons_module* module = program->module;
+  if (module->bundle && program == module->plain) {
+    const ons__bundle_image* found = ons__bundle_find(module->bundle, device->arch);
+    entry->image = found ? found->image : NULL;
+    entry->is_borrowed = found != NULL;
+    if (found) return ONS_STATUS_OK;
+  }
+  if (module->bundle && !*module->source) return lacks_code(program, device, error);
+  return ons__module_compile(module, device->backend, device->arch, false, program->names,
+                             program->name_count, &entry->image, out_log, error);
+}
+
+static ons_status add_image(ons__program* program, ons__device* device,
+                            ons__program_image** out_image, char** out_log,
+                            ons_error* error) {
+  const ons_allocator* allocator = program->module->runtime->settings.allocator;
+  ons__program_image* entry = ons__alloc(allocator, sizeof(*entry));
+  if (!entry) return ons__error_no_memory(error);
+  ons_status status = get_image(program, device, entry, out_log, error);
   if (status) {
     ons__free(allocator, entry);
     return status;
@@ -161,7 +197,7 @@ ons_status ons__program_load(ons__program* program, ons__device_entry* entry, in
   ons__long_lock_take(&program->lock);
   ons__program_image* image = find_image(program, entry->device);
   if (!image) {
-    status = compile(program, entry->device, &image, &log, error);
+    status = add_image(program, entry->device, &image, &log, error);
   }
   if (!status && out_loaded && !program->loaded[slot]) {
     status = load(program, entry->device, slot, image->image, error);

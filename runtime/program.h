@@ -18,6 +18,7 @@ typedef struct ons__program_image {
   const ons__backend_ops* backend;
   char arch[32];
   ons__image* image;
+  bool is_borrowed; /* from the module's bundle */
 } ons__program_image;
 
 /* A loaded image, shared by the program and the kernels bound to it. */
@@ -43,6 +44,14 @@ typedef struct ons__program {
 ons__program* ons__program_create(ons_module* module, const ons__kernel_name* names,
                                   size_t name_count);
 void ons__program_destroy(ons__program* program); /* NULL is accepted */
+
+/* Compiles the module's source for an architecture, or finds it in the cache. The caller
+ * owns |out_image|, and frees |out_log| with the module's allocator. `is_exact` as in the
+ * request. */
+ons_status ons__module_compile(const ons_module* module, ons__backend* backend,
+                               const char* arch, bool is_exact,
+                               const ons__kernel_name* names, size_t name_count,
+                               ons__image** out_image, char** out_log, ons_error* error);
 
 /* Compiles (once per architecture) and loads (once per device), but not with a NULL for
  * |out_loaded|. |out_image| and |out_loaded| are borrowed from the program. |out_log|

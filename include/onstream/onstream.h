@@ -4,6 +4,7 @@
  *   ons_runtime  libraries, devices, memory     (onstream/runtime.h)
  *   ons_module   source                         (onstream/module.h)
  *   ons_kernel   a name in it, and launches     (onstream/launch.h)
+ *   bundles      compiled ahead of time         (onstream/bundle.h)
  *   ons_tensor   memory of others, kept         (onstream/tensor.h)
  *   ons_error    what went wrong                (onstream/status.h)
  *   ons_xla_*    handlers for XLA               (onstream/xla.h)
@@ -20,6 +21,7 @@
 #ifndef ONSTREAM_ONSTREAM_H_
 #define ONSTREAM_ONSTREAM_H_
 
+#include <onstream/bundle.h>
 #include <onstream/dlpack.h>
 #include <onstream/export.h>
 #include <onstream/launch.h>

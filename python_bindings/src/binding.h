@@ -725,6 +725,7 @@ bool onspy_launch_parse(const onspy_kernel* kernel, PyObject* grid, PyObject* bl
 PyObject* onspy_launcher_new(onspy_kernel* kernel, PyObject* key);
 PyObject* onspy_module_global(PyObject* self, PyObject* args, PyObject* kwargs);
 PyObject* onspy_module_set_global(PyObject* self, PyObject* args, PyObject* kwargs);
+PyObject* onspy_module_from_bundle(onspy_state* state, PyObject* data);
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs);
 
 PyObject* onspy_xla_handlers(onspy_state* state);

@@ -63,12 +63,22 @@ ons_runtime* onspy_runtime(onspy_state* state) {
 PyDoc_STRVAR(
     load_doc,
     "load(path, *, options=(), headers={}, name=None, check=False)\n--\n\n"
-    "A Module from a file of CUDA C++ source.\n\n"
+    "A Module from a file of CUDA C++ source, or from a bundle (Module.bundle).\n\n"
     "The file's folder is searched for quoted includes; name (default: the path) is "
-    "shown in diagnostics. Otherwise as Module. Raises NotFoundError if there is no "
+    "shown in diagnostics. A bundle has been compiled: it takes a name only. Otherwise "
+    "as "
+    "Module. Raises NotFoundError if there is no "
     "such file.");
 static PyObject* load(PyObject* module, PyObject* args, PyObject* kwargs) {
   return onspy_module_from_file(PyModule_GetState(module), args, kwargs);
+}
+
+PyDoc_STRVAR(load_bundle_doc,
+             "load_bundle(data, /)\n--\n\n"
+             "A Module from the bytes of a bundle (Module.bundle), which are copied. "
+             "Raises ValueError for what is none, or damaged. Code is run from it.");
+static PyObject* load_bundle(PyObject* module, PyObject* data) {
+  return onspy_module_from_bundle(PyModule_GetState(module), data);
 }
 
 PyDoc_STRVAR(
@@ -277,6 +287,7 @@ static PyObject* xla_register_module(PyObject* module, PyObject* args) {
 
 static PyMethodDef methods[] = {
     {"load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS, load_doc},
+    {"load_bundle", load_bundle, METH_O, load_bundle_doc},
     {"empty", (PyCFunction)(void (*)(void))empty, METH_VARARGS | METH_KEYWORDS,
      empty_doc},
     {"zeros", (PyCFunction)(void (*)(void))zeros, METH_VARARGS | METH_KEYWORDS,

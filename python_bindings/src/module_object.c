@@ -1,4 +1,6 @@
 /* onstream.Module: source, and the kernels in it. */
+#include <onstream/bundle.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "generic.h"
@@ -149,6 +151,128 @@ static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
   return self;
 }
 
+/* ---- bundles ---------------------------------------------------------------------- */
+
+/* Takes over |handle|, the module of a bundle. */
+static PyObject* wrap_bundle(onspy_state* state, ons_module* handle, PyObject* name) {
+  const option_set none = {.c = ONS_MODULE_OPTIONS_INIT};
+  const char* text = ons_module_source(handle);
+  PyObject* source = *text ? PyUnicode_FromString(text) : Py_NewRef(Py_None);
+  if (source == NULL || state->module_type == NULL) {
+    Py_XDECREF(source);
+    ons_module_release(handle);
+    return NULL;
+  }
+  PyObject* self = wrap(state, state->module_type, handle, &none, name, source);
+  Py_DECREF(source);
+  return self;
+}
+
+PyObject* onspy_module_from_bundle(onspy_state* state, PyObject* data) {
+  ons_runtime* runtime = onspy_runtime(state);
+  Py_buffer view;
+  if (runtime == NULL || PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return NULL;
+  ons_module* handle = NULL;
+  ons_error error = ONS_ERROR_INIT;
+  ons_status status =
+      ons_module_create_from_bundle(runtime, view.buf, (size_t)view.len, &handle, &error);
+  PyBuffer_Release(&view);
+  if (status != ONS_STATUS_OK) return onspy_raise(state, &error);
+  PyObject* name = PyUnicode_FromString("bundle");
+  PyObject* self = name != NULL ? wrap_bundle(state, handle, name) : NULL;
+  if (name == NULL) ons_module_release(handle);
+  Py_XDECREF(name);
+  return self;
+}
+
+/* Does the file begin as a bundle does? What cannot be read is not one here. */
+static bool is_bundle_file(const char* path) {
+  char front[8] = {0};
+  FILE* file = fopen(path, "rbe");
+  if (file == NULL) return false;
+  const bool is_bundle = fread(front, 1, sizeof front, file) == sizeof front &&
+                         memcmp(front, "ONSBUNDL", sizeof front) == 0;
+  fclose(file);
+  return is_bundle;
+}
+
+/* What bundle() takes: str, or an iterable of them, as an array that borrows from
+ * |out_tuple|. NULL with an exception. */
+static const char** read_texts(PyObject* given, const char* what, PyObject** out_tuple) {
+  PyObject* tuple =
+      PyUnicode_Check(given) ? PyTuple_Pack(1, given) : PySequence_Tuple(given);
+  *out_tuple = tuple;
+  if (tuple == NULL) return NULL;
+  const size_t count = (size_t)PyTuple_GET_SIZE(tuple);
+  const char** texts = PyMem_New(const char*, count + 1);
+  if (texts == NULL) PyErr_NoMemory();
+  for (size_t i = 0; texts != NULL && i < count; ++i) {
+    texts[i] = onspy_text_of(PyTuple_GET_ITEM(tuple, (Py_ssize_t)i), what);
+    if (texts[i] == NULL) {
+      PyMem_Free(texts);
+      return NULL;
+    }
+  }
+  return texts;
+}
+
+PyDoc_STRVAR(
+    bundle_doc,
+    "bundle($self, architectures, kernels=(), *, source=False)\n--\n\n"
+    "The kernels compiled for several architectures, as bytes that ons.load (from a "
+    "file) "
+    "and ons.load_bundle take where there is no compiler.\n\n"
+    "architectures: 'sm_80' (GPUs of capability 8.0 and later 8.x), 'compute_80' (PTX, "
+    "for those and all later ones), 'x86-64', 'x86-64-v2', '-v3', '-v4', 'aarch64'. "
+    "kernels: instances of templates on top of the plain kernels, 'scale<float, 4>'. "
+    "source: put the source in, to compile what is missing. No device is needed; may "
+    "take seconds, during which other Python threads run. Raises CompileError, "
+    "UnavailableError, UnsupportedError, NotFoundError.");
+static PyObject* module_bundle(PyObject* object, PyObject* args, PyObject* kwargs) {
+  static char* keywords[] = {"architectures", "kernels", "source", NULL};
+  onspy_module* self = (onspy_module*)object;
+  PyObject *archs, *kernels = NULL, *arch_tuple = NULL, *kernel_tuple = NULL;
+  PyObject* result = NULL;
+  int source = 0;
+  const char **arch_texts = NULL, **kernel_texts = NULL;
+  ons_bundle_options options = ONS_BUNDLE_OPTIONS_INIT;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O$p:bundle", keywords, &archs,
+                                   &kernels, &source)) {
+    return NULL;
+  }
+  arch_texts = read_texts(archs, "an architecture", &arch_tuple);
+  if (arch_texts == NULL) goto done;
+  options.architectures = arch_texts;
+  options.architecture_count = (size_t)PyTuple_GET_SIZE(arch_tuple);
+  if (kernels != NULL) {
+    kernel_texts = read_texts(kernels, "a kernel's name", &kernel_tuple);
+    if (kernel_texts == NULL) goto done;
+    options.kernels = kernel_texts;
+    options.kernel_count = (size_t)PyTuple_GET_SIZE(kernel_tuple);
+  }
+  if (source) options.flags |= ONS_BUNDLE_SOURCE;
+  ons_error error = ONS_ERROR_INIT;
+  ons_blob *bundle = NULL, *log = NULL;
+  ons_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = ons_module_bundle(self->handle, &options, &bundle, &log, &error);
+  Py_END_ALLOW_THREADS;
+  if (status != ONS_STATUS_OK) {
+    onspy_raise_compile(self, &error, log);
+  } else {
+    result = PyBytes_FromStringAndSize(ons_blob_data(bundle),
+                                       (Py_ssize_t)ons_blob_size_bytes(bundle));
+  }
+  ons_blob_release(bundle);
+  ons_blob_release(log);
+done:
+  PyMem_Free(arch_texts);
+  PyMem_Free(kernel_texts);
+  Py_XDECREF(arch_tuple);
+  Py_XDECREF(kernel_tuple);
+  return result;
+}
+
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs) {
   static char* keywords[] = {"path", "options", "headers", "name", "check", NULL};
   PyObject *bytes = NULL, *options = NULL, *headers = NULL, *name = NULL;
@@ -168,6 +292,19 @@ PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* k
   if (path == NULL) goto done;
   ons_module* handle = NULL;
   ons_error error = ONS_ERROR_INIT;
+  if (is_bundle_file(PyBytes_AS_STRING(bytes))) {
+    if (options != NULL || headers != NULL || check) {
+      PyErr_SetString(PyExc_TypeError,
+                      "a bundle has been compiled: options, headers and check were given "
+                      "when it was built");
+    } else if (ons_module_create_from_bundle_file(runtime, PyBytes_AS_STRING(bytes),
+                                                  &handle, &error) != ONS_STATUS_OK) {
+      onspy_raise(state, &error);
+    } else {
+      self = wrap_bundle(state, handle, set.c.name != NULL ? name : path);
+    }
+    goto done;
+  }
   if (ons_module_create_from_file(runtime, PyBytes_AS_STRING(bytes), &set.c, &handle,
                                   &error) != ONS_STATUS_OK) {
     onspy_raise(state, &error);
@@ -382,6 +519,8 @@ static PyMethodDef module_methods[] = {
      "or "
      "its bytes. Comes after what the stream holds (stream and device as for global_); "
      "data may be reused at once. May block; refused while the stream is captured."},
+    {"bundle", (PyCFunction)(void (*)(void))module_bundle, METH_VARARGS | METH_KEYWORDS,
+     bundle_doc},
     {"generic", (PyCFunction)(void (*)(void))onspy_generic_new,
      METH_VARARGS | METH_KEYWORDS, generic_doc},
     {"__dir__", module_dir, METH_NOARGS, "The attributes and the kernels."},

@@ -70,7 +70,7 @@ static inline ons_status fixture_compile(const char* source, const char* const* 
   error = (ons_error)ONS_ERROR_INIT;
   *out_log = NULL;
   *out_image = NULL;
-  return backend->ops->compile(device, &request, out_image, out_log, &error);
+  return backend->ops->compile(backend, &request, out_image, out_log, &error);
 }
 
 /* One kernel, compiled and loaded. */

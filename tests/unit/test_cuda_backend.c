@@ -891,7 +891,7 @@ Test(cuda_backend, what_nvrtc_makes_loads_and_launches) {
   };
   ons__image* image = NULL;
   char* log = NULL;
-  ons_status status = f.ops->compile(f.device, &request, &image, &log, &f.error);
+  ons_status status = f.ops->compile(f.device->backend, &request, &image, &log, &f.error);
   ons__free(NULL, log);
   if (status == ONS_STATUS_UNAVAILABLE) cr_skip_test("%s", f.error.message);
   cr_assert_eq(status, ONS_STATUS_OK, "%s", f.error.message);

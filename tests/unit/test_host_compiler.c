@@ -616,7 +616,7 @@ Test(host_compiler, odd_file_names) {
   ons__image* image = NULL;
   char* log = NULL;
   error = (ons_error)ONS_ERROR_INIT;
-  cr_expect(eq(int, backend->ops->compile(device, &request, &image, &log, &error),
+  cr_expect(eq(int, backend->ops->compile(backend, &request, &image, &log, &error),
                ONS_STATUS_COMPILE_FAILED));
   cr_expect(contains(error.message, "\xc3\xa4.cu:1: "), "%s", error.message);
   ons__free(&fixture_allocator, log);

@@ -145,9 +145,9 @@ static void device_close(ons__device* device) {
 
 /* ---- code ------------------------------------------------------------------------- */
 
-static ons_status compile(ons__device* device, const ons__compile_request* request,
+static ons_status compile(ons__backend* base, const ons__compile_request* request,
                           ons__image** out_image, char** out_log, ons_error* error) {
-  cpu_backend* backend = (cpu_backend*)device->backend;
+  cpu_backend* backend = (cpu_backend*)base;
   return ons__host_compiler_compile(backend->compiler, request, out_image, out_log,
                                     error);
 }
@@ -161,11 +161,10 @@ static ons__host_search_options search_options(const ons__settings* settings) {
                                     .interrupt_user_data = settings->interrupt_user_data};
 }
 
-static bool identify(ons__device* device, const ons__compile_request* request,
+static bool identify(ons__backend* backend, const ons__compile_request* request,
                      ons__string* out_text) {
-  (void)request;
-  const ons__host_search_options options = search_options(device->backend->settings);
-  return ons__host_identify(&options, out_text);
+  const ons__host_search_options options = search_options(backend->settings);
+  return ons__host_identify(&options, request->arch, out_text);
 }
 
 static ons_status load(ons__device* device, const ons__image* image,

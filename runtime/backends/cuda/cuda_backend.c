@@ -67,15 +67,15 @@ static ons_status device_open(ons__backend* base, int32_t ordinal,
   return status ? status : ons__cuda_device_open(base, ordinal, out_device, error);
 }
 
-static ons_status compile(ons__device* device, const ons__compile_request* request,
+static ons_status compile(ons__backend* base, const ons__compile_request* request,
                           ons__image** out_image, char** out_log, ons_error* error) {
-  const ons__cuda_backend* backend = (const ons__cuda_backend*)device->backend;
+  const ons__cuda_backend* backend = (const ons__cuda_backend*)base;
   return ons__nvrtc_compile(backend->nvrtc, request, out_image, out_log, error);
 }
 
-static bool identify(ons__device* device, const ons__compile_request* request,
+static bool identify(ons__backend* base, const ons__compile_request* request,
                      ons__string* out_text) {
-  const ons__cuda_backend* backend = (const ons__cuda_backend*)device->backend;
+  const ons__cuda_backend* backend = (const ons__cuda_backend*)base;
   return ons__nvrtc_identify(backend->nvrtc, request, out_text);
 }
 
