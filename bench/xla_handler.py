@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import functools
 import pathlib
 import sys
 import tempfile
@@ -67,18 +68,25 @@ def compile_native(folder: pathlib.Path) -> ctypes.CDLL:
     return native
 
 
+def missing(reason: str, what: str, name: str) -> Row:
+    return Row(name, None, reason)
+
+
 def rows_of(native: ctypes.CDLL, library: str, device: int) -> tuple[list[Row], list[Row]]:
     """The launches, and the calls that come to them."""
     place = "cpu" if device < 0 else f"cuda:{device}"
     launches, calls = [], []
     for operands in OPERANDS:
-        site = Calls(native, library, device, operands)
         about = f"{place}, {operands} operands and a result"
-        launches.append(site.row("launch", f"ons_kernel_launch, {about}"))
-        calls.append(site.row("execute", f"execute, {about}"))
+        try:
+            row = Calls(native, library, device, operands).row
+        except RuntimeError as error:
+            row = functools.partial(missing, measure.why(error))
+        launches.append(row("launch", f"ons_kernel_launch, {about}"))
+        calls.append(row("execute", f"execute, {about}"))
         if device >= 0:
             launches.append(launches[-1])
-            calls.append(site.row("initialize", f"initialize, {about}"))
+            calls.append(row("initialize", f"initialize, {about}"))
     return launches, calls
 
 

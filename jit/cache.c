@@ -12,6 +12,7 @@
 #include "jit/shared_object.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/base/thread.h"
 
 /* A key that a thread is at; on that thread's stack. In the child of a fork those of the
@@ -162,7 +163,7 @@ static ons_status await(const ons__cache* cache, const ons__cache_key* key,
     seen = stamp;
     if (waited_ms >= cache->config.wait_ms) return ONS_STATUS_OK;
     if (cache->config.interrupt && waited_ms % ASK_EVERY_MS == ASK_EVERY_MS - PAUSE_MS &&
-        cache->config.interrupt(cache->config.interrupt_user_data)) {
+        ons__interrupt_ask(cache->config.interrupt, cache->config.interrupt_user_data)) {
       return ons__error_set(error, ONS_STATUS_INTERRUPTED,
                             "interrupted while another process compiles the module");
     }

@@ -2,6 +2,7 @@
 #include <onstream/xla.h>
 
 #include "runtime/base/error.h"
+#include "runtime/base/interrupt.h"
 #include "runtime/kernel.h"
 #include "runtime/module.h"
 #include "runtime/xla_call.h"
@@ -57,7 +58,9 @@ struct XLA_FFI_Error* ons_xla_cuda_instantiate(struct XLA_FFI_CallFrame* call_fr
   if (ons__xla_answer(frame, 0)) return NULL;
   ons_error error = ONS_ERROR_INIT;
   ons_blob* log = NULL;
+  ons__interrupt_hold();
   ons_status status = instantiate(frame, &log, &error);
+  ons__interrupt_release();
   return ons__xla_error_of(frame->api, status, &error, log);
 }
 
@@ -74,9 +77,7 @@ static ons_status load(ons_kernel* kernel, void* stream, ons_blob** out_log,
 }
 
 /* Before every run, so that mostly there is nothing left to do. */
-struct XLA_FFI_Error* ons_xla_cuda_initialize(struct XLA_FFI_CallFrame* call_frame) {
-  const ons__xla_frame* frame = (const ons__xla_frame*)call_frame;
-  if (ons__xla_answer(frame, 0)) return NULL;
+static ons__xla_error* initialize(const ons__xla_frame* frame) {
   ons_error error;
   error.struct_size = sizeof(error);
   ons__xla_attributes attributes;
@@ -89,6 +90,15 @@ struct XLA_FFI_Error* ons_xla_cuda_initialize(struct XLA_FFI_CallFrame* call_fra
   if (!status && !get_stream(frame, &stream, &theirs)) return theirs;
   if (!status) status = load(kernel, stream, &log, &error);
   return ons__xla_error_of(frame->api, status, &error, log);
+}
+
+struct XLA_FFI_Error* ons_xla_cuda_initialize(struct XLA_FFI_CallFrame* call_frame) {
+  const ons__xla_frame* frame = (const ons__xla_frame*)call_frame;
+  if (ons__xla_answer(frame, 0)) return NULL;
+  ons__interrupt_hold();
+  ons__xla_error* made = initialize(frame);
+  ons__interrupt_release();
+  return made;
 }
 
 /* ---- execute ---------------------------------------------------------------------- */
@@ -109,12 +119,20 @@ static ons__xla_error* execute(const ons__xla_frame* frame) {
   return ons__xla_error_of(frame->api, status, &error, NULL);
 }
 
+/* The first run may still have to compile. */
+static ons__xla_error* answer_or_execute(const ons__xla_frame* frame, uint32_t traits) {
+  if (ons__xla_answer(frame, traits)) return NULL;
+  ons__interrupt_hold();
+  ons__xla_error* made = execute(frame);
+  ons__interrupt_release();
+  return made;
+}
+
 struct XLA_FFI_Error* ons_xla_cuda_execute(struct XLA_FFI_CallFrame* call_frame) {
-  const ons__xla_frame* frame = (const ons__xla_frame*)call_frame;
-  return ons__xla_answer(frame, ONS__XLA_TRAIT_COMMAND_BUFFER) ? NULL : execute(frame);
+  return answer_or_execute((const ons__xla_frame*)call_frame,
+                           ONS__XLA_TRAIT_COMMAND_BUFFER);
 }
 
 struct XLA_FFI_Error* ons_xla_cuda_execute_nograph(struct XLA_FFI_CallFrame* call_frame) {
-  const ons__xla_frame* frame = (const ons__xla_frame*)call_frame;
-  return ons__xla_answer(frame, 0) ? NULL : execute(frame);
+  return answer_or_execute((const ons__xla_frame*)call_frame, 0);
 }

@@ -6,6 +6,7 @@
 #include "jit/cache.h"
 #include "jit/cache_lease.h"
 #include "runtime/base/error.h"
+#include "runtime/base/interrupt.h"
 #include "tests/unit/cache_fixture.h"
 
 static atomic_int compile_count;
@@ -235,6 +236,25 @@ Test(cache, the_wait_can_be_interrupted) {
   cr_expect(eq(int, get(1), ONS_STATUS_INTERRUPTED));
   cr_expect(eq(int, calls, 3));
   cr_expect(eq(int, atomic_load(&compile_count), 0));
+  ons__lease_release(&lease, true);
+  ons__cache_destroy(cache);
+  cache = patient;
+}
+
+Test(cache, a_held_thread_asks_nothing_and_waits_to_the_end) {
+  ons__cache* patient = cache;
+  int calls = 0;
+  const ons__cache_config config = {.folder = folder,
+                                    .interrupt = interrupt,
+                                    .interrupt_user_data = &calls,
+                                    .wait_ms = 200};
+  cr_assert(eq(int, ons__cache_create(&config, &cache, NULL), 0));
+  hold(1);
+  ons__interrupt_hold();
+  cr_expect(eq(int, get(1), 0));
+  ons__interrupt_release();
+  cr_expect(eq(int, calls, 0));
+  cr_expect(eq(int, atomic_load(&compile_count), 1), "it has compiled by itself");
   ons__lease_release(&lease, true);
   ons__cache_destroy(cache);
   cache = patient;

@@ -1,5 +1,6 @@
 /* The handlers' interface with XLA: the question for metadata, frames and tables of other
  * versions, attributes. No kernel runs. */
+#include "runtime/base/interrupt.h"
 #include "tests/unit/xla_fixture.h"
 
 static const struct {
@@ -99,6 +100,21 @@ Test(xla_call, short_frames_short_tables_and_major_versions_are_refused) {
     call->api.version.major = 1;
     xla_expect_error(xla_run(call, handlers[i].handler, handlers[i].stage), UNIMPLEMENTED,
                      "version 1.3");
+    xla_finish(call);
+  }
+}
+
+static int yes(void* unused) {
+  (void)unused;
+  return 1;
+}
+
+Test(xla_call, the_thread_is_given_back) {
+  for (size_t i = 0; i < HANDLER_COUNT; ++i) {
+    xla_call* call = new_call();
+    xla_drop(call, "grid");
+    xla_drop_error(xla_run(call, handlers[i].handler, handlers[i].stage));
+    cr_expect(ons__interrupt_ask(yes, NULL), "handler %zu", i);
     xla_finish(call);
   }
 }
