@@ -193,6 +193,8 @@ ons_status ons__bundle_read(const ons_allocator* allocator, const void* bytes,
   read_names(&in, bundle);
   read_images(&in, bundle);
   if (!in.failed && in.left_bytes == 0) {
+    memcpy(bundle->digest, (const char*)bytes + size_bytes - ONS__HASH_BYTES,
+           ONS__HASH_BYTES);
     *out_bundle = bundle;
     return ONS_STATUS_OK;
   }

@@ -5,6 +5,7 @@
 #include "jit/compile.h"
 #include "jit/source_scan.h"
 #include "jit/variable_scan.h"
+#include "runtime/base/hash.h"
 #include "runtime/base/string.h"
 
 /* Of the layout below: bundles of another are refused. */
@@ -28,6 +29,7 @@ typedef struct ons__bundle {
   ons__variable_scan variables;
   ons__bundle_image* images;
   size_t image_count;
+  unsigned char digest[ONS__HASH_BYTES]; /* of the bytes that it was read from */
 } ons__bundle;
 
 /* As in encoding.h:

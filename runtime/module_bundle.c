@@ -9,6 +9,7 @@
 #include "runtime/base/path.h"
 #include "runtime/base/versioned.h"
 #include "runtime/module.h"
+#include "runtime/module_table.h"
 
 /* ---- building ---------------------------------------------------------------------- */
 
@@ -197,6 +198,9 @@ static bool move_in(ons_module* module, ons__bundle* bundle) {
   bundle->options = NULL;
   bundle->headers = NULL;
   bundle->option_count = bundle->header_count = 0;
+  ons_module_options options;
+  const ons__module_text text = ons__module_text_of(module, &options);
+  module->text_hash = ons__module_text_hash(&text);
   module->variables = bundle->variables;
   bundle->variables = (ons__variable_scan){0};
   if (*module->source) {

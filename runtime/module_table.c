@@ -54,6 +54,20 @@ uint64_t ons__module_text_hash(const ons__module_text* text) {
   return hash;
 }
 
+ons__module_text ons__module_text_of(const ons_module* module,
+                                     ons_module_options* out_options) {
+  *out_options = (ons_module_options){
+      .struct_size = sizeof(*out_options),
+      .flags = module->flags,
+      .options = (const char* const*)module->options,
+      .option_count = module->option_count,
+      .headers = module->headers,
+      .header_count = module->header_count,
+  };
+  return (ons__module_text){
+      .source = module->source, .name = module->name, .options = out_options};
+}
+
 static bool same(const char* left, const char* right) {
   return left == right || (left && right && strcmp(left, right) == 0);
 }

@@ -34,6 +34,11 @@ void ons__module_table_init(ons__module_table* table);
 void ons__module_table_destroy(ons_runtime* runtime);
 
 uint64_t ons__module_text_hash(const ons__module_text* text);
+
+/* What the module is made of, but for its folder and the hash; |out_options| is room for
+ * what it points to. */
+ons__module_text ons__module_text_of(const ons_module* module,
+                                     ons_module_options* out_options);
 bool ons__module_is_of(const ons_module* module, const ons__module_text* text);
 
 /* The module of the text, retained; NULL where there is none. */

@@ -13,6 +13,7 @@
 #define ONS__XLA_ATTRIBUTES(XX)   \
   XX(aliases, numbers, false)     \
   XX(block, numbers, true)        \
+  XX(bundle, text, false)         \
   XX(digest, text, true)          \
   XX(flags, number, false)        \
   XX(grid, numbers, true)         \

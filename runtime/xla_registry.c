@@ -1,5 +1,6 @@
 #include "runtime/xla_registry.h"
 
+#include <onstream/bundle.h>
 #include <string.h>
 
 #include "runtime/base/alloc.h"
@@ -60,19 +61,15 @@ ons_status ons_xla_runtime_set(ons_runtime* runtime, ons_error* error) {
 
 /* ---- modules ---------------------------------------------------------------------- */
 
-/* A file's module has a folder for its quoted includes, which no attribute names: that is
- * not compared. */
+/* Of two bundles the bytes count. A file's module has a folder for its quoted includes,
+ * which no attribute names: that is not compared. */
 static bool modules_match(const ons_module* a, const ons_module* b) {
-  const ons_module_options options = {
-      .struct_size = sizeof(options),
-      .flags = b->flags,
-      .options = (const char* const*)b->options,
-      .option_count = b->option_count,
-      .headers = b->headers,
-      .header_count = b->header_count,
-  };
-  ons__module_text text = {
-      .source = b->source, .name = b->name, .folder = a->folder, .options = &options};
+  if (a->bundle && b->bundle) {
+    return memcmp(a->bundle->digest, b->bundle->digest, ONS__HASH_BYTES) == 0;
+  }
+  ons_module_options options;
+  ons__module_text text = ons__module_text_of(b, &options);
+  text.folder = a->folder;
   text.hash = ons__module_text_hash(&text);
   return a == b || ons__module_is_of(a, &text);
 }
@@ -188,12 +185,11 @@ static ons_status read_text(const ons__xla_attributes* attributes, module_text* 
   return status ? status : read_headers(text, error);
 }
 
-static ons_status make_module(const ons__xla_attributes* attributes,
-                              ons_module** out_module, ons_error* error) {
-  ons_runtime* runtime = NULL;
+static ons_status make_of_text(ons_runtime* runtime,
+                               const ons__xla_attributes* attributes,
+                               ons_module** out_module, ons_error* error) {
   module_text text = {0};
-  ons_status status = get_runtime(&runtime, error);
-  if (!status) status = read_text(attributes, &text, error);
+  ons_status status = read_text(attributes, &text, error);
   if (!status) {
     const ons_module_options options = {
         .struct_size = sizeof(options),
@@ -210,6 +206,18 @@ static ons_status make_module(const ons__xla_attributes* attributes,
   return status;
 }
 
+static ons_status make_module(const ons__xla_attributes* attributes,
+                              ons_module** out_module, ons_error* error) {
+  const ons__xla_text bundle = attributes->bundle;
+  ons_runtime* runtime = NULL;
+  ons_status status = get_runtime(&runtime, error);
+  if (status) return status;
+  return bundle.size_bytes > 0
+             ? ons_module_create_from_bundle(runtime, bundle.data, bundle.size_bytes,
+                                             out_module, error)
+             : make_of_text(runtime, attributes, out_module, error);
+}
+
 static ons_status refuse_unknown(const ons__xla_attributes* attributes,
                                  ons_error* error) {
   return ons__error_set(
@@ -222,10 +230,11 @@ static ons_status refuse_unknown(const ons__xla_attributes* attributes,
       (int)attributes->digest.size_bytes, attributes->digest.data);
 }
 
-/* The module known by the digest; made of the source where there is none. */
+/* The module known by the digest, and the one that the attributes have, which are to be
+ * equal where there are both. */
 static ons_status get_module(const ons__xla_attributes* attributes,
                              ons_module** out_module, ons_error* error) {
-  if (attributes->source.size_bytes > 0) {
+  if (attributes->source.size_bytes > 0 || attributes->bundle.size_bytes > 0) {
     ons_module* made = NULL;
     ons_status status = make_module(attributes, &made, error);
     if (!status) status = add_module(made, attributes->digest, error);

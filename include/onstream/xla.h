@@ -21,8 +21,9 @@
  *
  *   version       i64     1
  *   digest        string  names the module: the same for equal modules, another for
- *                         others. 1 to 128 bytes, mostly a hash of the five below
- *   source        string  the module's; without one the module has to be known already
+ *                         others. 1 to 128 bytes, mostly a hash of the six below
+ *   bundle        string  a bundle (onstream/bundle.h), in place of the five below
+ *   source        string  the module's; with neither, the module has to be known already
  *                         (ons_xla_module_register)
  *   name          string  ons_module_options.name; empty: its default
  *   options       string  ons_module_options.options: each is its length in bytes,
@@ -40,12 +41,13 @@
  * version, digest, kernel, grid and block are there; all others may be left out, which is
  * as if they were 0 or empty.
  *
- * A source is compiled when XLA makes the executable: for the CPU, and for each GPU that
- * the process uses by then. It is loaded on a GPU when the executable is about to run
- * there for the first time. A run then only launches: on XLA's stream and in its
- * captures, or on the CPU with XLA's own threads. The runtime's interrupt hook is not
- * asked in threads of XLA's. Modules that programs use stay, with their code, for the
- * life of the process, because XLA does not tell which programs may still run.
+ * A source is compiled (of a bundle, only what it lacks) when XLA makes the executable:
+ * for the CPU, and for each GPU that the process uses by then. It is loaded on a GPU when
+ * the executable is about to run there for the first time. A run then only launches: on
+ * XLA's stream and in its captures, or on the CPU with XLA's own threads. The runtime's
+ * interrupt hook is not asked in threads of XLA's. Modules that programs use stay, with
+ * their code, for the life of the process, because XLA does not tell which programs may
+ * still run.
  *
  * The arguments are checked against the kernel's own signature as in every launch.
  * Operands can only be read. A result is for a parameter that is written, and one that

@@ -143,8 +143,8 @@ Test(xla_call, what_is_required_is_missed) {
 }
 
 Test(xla_call, types_are_checked) {
-  static const char* const texts[] = {"digest",  "source", "name",   "options",
-                                      "headers", "kernel", "scalars"};
+  static const char* const texts[] = {"digest",  "source", "name",    "options",
+                                      "headers", "kernel", "scalars", "bundle"};
   static const char* const numbers[] = {"flags", "shared_bytes", "version"};
   static const char* const arrays[] = {"aliases", "block", "grid", "plan"};
   xla_call* call = new_call();

@@ -438,6 +438,85 @@ Test(xla_cpu, a_module_of_a_file_is_that_of_its_text) {
   xla_finish(call);
 }
 
+/* ---- bundles ---------------------------------------------------------------------- */
+
+#if defined(__aarch64__)
+#define LEVEL "aarch64"
+#else
+#define LEVEL "x86-64"
+#endif
+
+static ons_blob* new_bundle(const char* source, uint32_t flags) {
+  static const char* const levels[] = {LEVEL};
+  ons_error error = ONS_ERROR_INIT;
+  ons_runtime* runtime = NULL;
+  ons_module* module = NULL;
+  ons_blob* bundle = NULL;
+  ons_bundle_options options = ONS_BUNDLE_OPTIONS_INIT;
+  options.architectures = levels;
+  options.architecture_count = 1;
+  options.flags = flags;
+  cr_assert(eq(int, ons_runtime_create(NULL, &runtime, &error), 0));
+  cr_assert(eq(int, ons_module_create(runtime, source, NULL, &module, &error), 0));
+  cr_assert(eq(int, ons_module_bundle(module, &options, &bundle, NULL, &error), 0), "%s",
+            error.message);
+  ons_module_release(module);
+  ons_runtime_release(runtime);
+  return bundle;
+}
+
+static void put_bundle(xla_call* call, const ons_blob* bundle) {
+  xla_bytes(call, "bundle", ons_blob_data(bundle), ons_blob_size_bytes(bundle));
+}
+
+Test(xla_cpu, a_bundle_needs_no_compiler) {
+  ons_runtime* runtime = NULL;
+  ons_runtime_options options = ONS_RUNTIME_OPTIONS_INIT;
+  options.host_compiler_path = "/nowhere";
+  cr_assert(eq(int, ons_runtime_create(&options, &runtime, NULL), 0));
+  cr_assert(eq(int, ons_xla_runtime_set(runtime, NULL), 0));
+  ons_blob* bundle = new_bundle(SOURCE, 0);
+  xla_call* call = new_axpy();
+  xla_drop(call, "source");
+  put_bundle(call, bundle);
+  xla_expect_ok(instantiate(call));
+  xla_expect_ok(instantiate(call));
+  xla_expect_ok(execute(call));
+  expect_axpy();
+
+  ons_blob* other = new_bundle("__global__ void k() {}", 0);
+  put_bundle(call, other);
+  xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
+  xla_bytes(call, "bundle", ons_blob_data(bundle), ons_blob_size_bytes(bundle) - 1);
+  xla_expect_error(instantiate(call), INVALID_ARGUMENT, "cut off");
+  ons_blob_release(other);
+  ons_blob_release(bundle);
+  ons_runtime_release(runtime);
+  xla_finish(call);
+}
+
+Test(xla_cpu, a_bundle_with_its_source_is_that_of_the_source) {
+  ons_blob* bundle = new_bundle(SOURCE, ONS_BUNDLE_SOURCE);
+  xla_call* call = new_axpy();
+  xla_expect_ok(instantiate(call));
+  put_bundle(call, bundle);
+  xla_expect_ok(instantiate(call));
+  ons_blob* bare = new_bundle(SOURCE, 0);
+  put_bundle(call, bare);
+  xla_expect_error(instantiate(call), INVALID_ARGUMENT, "different");
+
+  xla_text(call, "digest", "of the bundle");
+  put_bundle(call, bundle);
+  xla_expect_ok(instantiate(call));
+  xla_drop(call, "bundle");
+  xla_expect_ok(instantiate(call));
+  xla_expect_ok(execute(call));
+  expect_axpy();
+  ons_blob_release(bare);
+  ons_blob_release(bundle);
+  xla_finish(call);
+}
+
 Test(xla_cpu, one_runtime_a_process) {
   ons_error error = ONS_ERROR_INIT;
   ons_runtime *first = NULL, *second = NULL;
