@@ -65,10 +65,14 @@ def _module_attributes(kernel: ons.Kernel, embed: str) -> dict[str, Any]:
     parts = _core._xla_describe(kernel)
     module = parts.pop("module")
     name = parts.pop("kernel")
-    digest = hashlib.blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=32).hexdigest()
+    bundle = parts.pop("bundle")
+    content = bundle or json.dumps(parts, sort_keys=True).encode()
+    digest = hashlib.blake2b(content, digest_size=32).hexdigest()
     _core._xla_register_module(module, digest)
     attributes = {"version": 1, "digest": digest, "kernel": name}
-    if embed == "source":
+    if embed == "source" and bundle:
+        attributes["bundle"] = bundle
+    elif embed == "source":
         attributes |= {"source": parts["source"], "name": parts["name"], "flags": parts["flags"]}
         attributes["options"] = _texts(parts["options"])
         attributes["headers"] = _texts(text for pair in parts["headers"] for text in pair)
@@ -380,10 +384,10 @@ def call(
     they are evaluated when the call is traced.
 
     graph: may be recorded into a command buffer (a CUDA graph). embed: 'source' puts the
-    source into the program, so that it runs in a process that does not have the kernel;
-    'hash' only a digest. vmap_method: 'sequential' launches once for each element of the
-    batch; for 'broadcast_all' all arrays get a leading dimension, and grid, scalars and the
-    rest are evaluated for those.
+    source into the program, or the bundle that the kernel is of, so that it runs in a
+    process that does not have the kernel; 'hash' only a digest. vmap_method: 'sequential'
+    launches once for each element of the batch; for 'broadcast_all' all arrays get a
+    leading dimension, and grid, scalars and the rest are evaluated for those.
 
     Raises ArgumentError and CompileError when the call is traced; what is only known when
     it runs is JAX's own error, with onstream's message."""

@@ -195,6 +195,7 @@ typedef struct onspy_module {
   PyObject* options;    /* tuple of str */
   PyObject* headers;    /* list of (name, content) */
   uint32_t flags;       /* ons_module_flags */
+  PyObject* bundle;     /* bytes, or None for a source */
   PyObject* kernels;    /* dict: name expression -> Kernel */
   PyObject* attributes; /* the instance's dict: kernels that attribute access finds */
 } onspy_module;

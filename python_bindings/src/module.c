@@ -271,8 +271,8 @@ static PyObject* xla_handlers(PyObject* module, PyObject* Py_UNUSED(ignored)) {
 
 PyDoc_STRVAR(xla_describe_doc,
              "_xla_describe(kernel, /)\n--\n\n"
-             "A dict of what makes a kernel: module, source, name, options, headers, "
-             "flags, kernel.");
+             "A dict of what makes a kernel: module, bundle, source, name, options, "
+             "headers, flags, kernel. Of a bundle, its bytes do. Internal.");
 static PyObject* xla_describe(PyObject* module, PyObject* kernel) {
   return onspy_xla_describe(PyModule_GetState(module), kernel);
 }

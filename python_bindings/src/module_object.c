@@ -110,6 +110,7 @@ static PyObject* wrap(onspy_state* state, PyTypeObject* type, ons_module* handle
   self->options = set->options != NULL ? Py_NewRef(set->options) : PyTuple_New(0);
   self->headers = set->headers != NULL ? Py_NewRef(set->headers) : PyList_New(0);
   self->flags = set->c.flags;
+  self->bundle = Py_NewRef(Py_None);
   self->kernels = PyDict_New();
   self->attributes = PyDict_New();
   if (self->options == NULL || self->headers == NULL || self->kernels == NULL ||
@@ -153,19 +154,37 @@ static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
 
 /* ---- bundles ---------------------------------------------------------------------- */
 
-/* Takes over |handle|, the module of a bundle. */
-static PyObject* wrap_bundle(onspy_state* state, ons_module* handle, PyObject* name) {
+/* Takes over |handle|, the module of a bundle, and |bytes|, which may be NULL with an
+ * exception set. */
+static PyObject* wrap_bundle(onspy_state* state, ons_module* handle, PyObject* name,
+                             PyObject* bytes) {
   const option_set none = {.c = ONS_MODULE_OPTIONS_INIT};
   const char* text = ons_module_source(handle);
   PyObject* source = *text ? PyUnicode_FromString(text) : Py_NewRef(Py_None);
-  if (source == NULL || state->module_type == NULL) {
+  if (source == NULL || bytes == NULL || state->module_type == NULL) {
     Py_XDECREF(source);
+    Py_XDECREF(bytes);
     ons_module_release(handle);
     return NULL;
   }
   PyObject* self = wrap(state, state->module_type, handle, &none, name, source);
   Py_DECREF(source);
+  if (self != NULL) {
+    Py_SETREF(((onspy_module*)self)->bundle, bytes);
+  } else {
+    Py_DECREF(bytes);
+  }
   return self;
+}
+
+static PyObject* read_file(PyObject* path) {
+  PyObject* pathlib = PyImport_ImportModule("pathlib");
+  PyObject* file =
+      pathlib != NULL ? PyObject_CallMethod(pathlib, "Path", "O", path) : NULL;
+  PyObject* bytes = file != NULL ? PyObject_CallMethod(file, "read_bytes", NULL) : NULL;
+  Py_XDECREF(file);
+  Py_XDECREF(pathlib);
+  return bytes;
 }
 
 PyObject* onspy_module_from_bundle(onspy_state* state, PyObject* data) {
@@ -179,7 +198,8 @@ PyObject* onspy_module_from_bundle(onspy_state* state, PyObject* data) {
   PyBuffer_Release(&view);
   if (status != ONS_STATUS_OK) return onspy_raise(state, &error);
   PyObject* name = PyUnicode_FromString("bundle");
-  PyObject* self = name != NULL ? wrap_bundle(state, handle, name) : NULL;
+  PyObject* self =
+      name != NULL ? wrap_bundle(state, handle, name, PyBytes_FromObject(data)) : NULL;
   if (name == NULL) ons_module_release(handle);
   Py_XDECREF(name);
   return self;
@@ -301,7 +321,8 @@ PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* k
                                                   &handle, &error) != ONS_STATUS_OK) {
       onspy_raise(state, &error);
     } else {
-      self = wrap_bundle(state, handle, set.c.name != NULL ? name : path);
+      self =
+          wrap_bundle(state, handle, set.c.name != NULL ? name : path, read_file(path));
     }
     goto done;
   }
@@ -488,6 +509,7 @@ static void module_dealloc(PyObject* object) {
   Py_XDECREF(self->source);
   Py_XDECREF(self->options);
   Py_XDECREF(self->headers);
+  Py_XDECREF(self->bundle);
   Py_XDECREF(self->kernels);
   Py_XDECREF(self->attributes);
   ons_module_release(self->handle);

@@ -91,8 +91,9 @@ PyObject* onspy_xla_describe(onspy_state* state, PyObject* object) {
   }
   const onspy_kernel* kernel = (const onspy_kernel*)object;
   const onspy_module* module = kernel->module;
-  return Py_BuildValue("{s:O,s:s,s:O,s:s,s:O,s:O,s:I}", "module", module, "source",
-                       ons_module_source(module->handle), "name", module->name, "kernel",
-                       ons_kernel_name(kernel->handle), "options", module->options,
-                       "headers", module->headers, "flags", module->flags);
+  return Py_BuildValue("{s:O,s:O,s:s,s:O,s:s,s:O,s:O,s:I}", "module", module, "bundle",
+                       module->bundle, "source", ons_module_source(module->handle),
+                       "name", module->name, "kernel", ons_kernel_name(kernel->handle),
+                       "options", module->options, "headers", module->headers, "flags",
+                       module->flags);
 }

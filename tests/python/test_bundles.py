@@ -41,7 +41,7 @@ def use(module: ons.Module) -> list[float]:
 def test_from_memory(bundle: bytes) -> None:
     module = ons.load_bundle(bundle)
     assert use(module) == [2, 6, 10, 14]
-    assert module.source is None and dir(module)[-2:] == ["axpy", "twice"]
+    assert module.source is None and {"axpy", "twice"} <= set(dir(module))
     with pytest.raises(ons.ArgumentTypeError, match="'x'.*float"):
         module.axpy[1, 4](2.0, np.zeros(4), np.zeros(4, np.float32), 4)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -474,6 +475,41 @@ def test_a_program_from_a_file_needs_no_kernel_object(tmp_path: Path) -> None:
         "print(float(jax.jit(f.call)(x, x)[10]))\n"
     )
     assert run(use, tmp_path) == "30.0\n"
+
+
+@pytest.mark.parametrize("source", [False, True])
+def test_a_program_with_a_bundle_needs_no_compiler(tmp_path: Path, source: bool) -> None:
+    level = "aarch64" if platform.machine() == "aarch64" else "x86-64"
+    load = f"""
+open("k.onsb", "wb").write(module.bundle({level!r}, source={source}))
+module = ons.load_bundle(open("k.onsb", "rb").read())
+again = ons.load("k.onsb")
+for m in module, again:
+    axpy = ons.jax.call(m.axpy, out_shape="x", grid=4, block=256,
+                        scalars={{"a": 2.0, "n": "x.size"}})
+    print(float(jax.jit(axpy)(x, x)[10]))
+"""
+    export = (
+        PRELUDE
+        + textwrap.dedent(load)
+        + (
+            "from jax import export\n"
+            "allowed = [export.DisabledSafetyCheck.custom_call('onstream.launch')]\n"
+            "f = export.export(jax.jit(axpy), disabled_checks=allowed)(x, x)\n"
+            "open('program', 'wb').write(f.serialize())\n"
+        )
+    )
+    assert run(export, tmp_path) == "30.0\n30.0\n"
+    use = (
+        "import jax, jax.numpy as jnp, onstream.jax\n"
+        "from jax import export\n"
+        "onstream.jax.register()\n"
+        "f = export.deserialize(open('program', 'rb').read())\n"
+        "x = jnp.arange(1000, dtype=jnp.float32)\n"
+        "print(float(jax.jit(f.call)(x, x)[10]))\n"
+    )
+    nothing = {"ONSTREAM_HOST_COMPILER": "/nowhere", "ONSTREAM_CACHE_DIR": "off"}
+    assert run(use, tmp_path, **nothing) == "30.0\n"
 
 
 def test_a_program_with_a_digest_only_says_what_it_needs(tmp_path: Path) -> None:
