@@ -59,7 +59,7 @@ void ons__cache_destroy(ons__cache* cache) {
   ons__free(allocator, cache);
 }
 
-bool ons__cache_is_on(const ons__cache* cache) { return cache->folder != NULL; }
+const char* ons__cache_path(const ons__cache* cache) { return cache->folder; }
 
 /* ---- one thread for a key --------------------------------------------------------- */
 

@@ -25,8 +25,8 @@ ons_status ons__cache_create(const ons__cache_config* config, ons__cache** out_c
                              ons_error* error);
 void ons__cache_destroy(ons__cache* cache); /* NULL is accepted */
 
-/* False: there is no folder, and no use for a key. */
-bool ons__cache_is_on(const ons__cache* cache);
+/* NULL: there is none, and no use for a key. Borrowed. */
+const char* ons__cache_path(const ons__cache* cache);
 
 typedef ons_status ons__cache_compile_fn(void* context,
                                          const ons__compile_request* request,

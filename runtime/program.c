@@ -111,7 +111,7 @@ ons_status ons__module_compile(const ons_module* module, ons__backend* backend,
   };
   ons__cache* cache = module->runtime->cache;
   ons__cache_key key;
-  if (!ons__cache_is_on(cache) || !make_key(backend, &request, &key)) {
+  if (!ons__cache_path(cache) || !make_key(backend, &request, &key)) {
     return compile_new(backend, &request, out_image, out_log, error);
   }
   return ons__cache_compile(cache, &key, &request, compile_new, backend, out_image,

@@ -15,6 +15,14 @@ ONS_BEGIN_DECLS
 
 typedef struct ons_runtime ons_runtime;
 
+/* Immutable bytes made by the library and owned by the caller: a compile log. Any thread.
+ */
+typedef struct ons_blob ons_blob;
+ONS_API const void* ons_blob_data(
+    const ons_blob* blob); /* NUL-terminated after the last byte */
+ONS_API size_t ons_blob_size_bytes(const ons_blob* blob);
+ONS_API void ons_blob_release(ons_blob* blob); /* NULL is accepted */
+
 /* Host memory for the library's own objects. Both functions must be thread-safe;
  * `allocate` returns memory aligned for any standard type, or NULL; `free` accepts NULL.
  */
@@ -115,6 +123,18 @@ ONS_API ONS_NODISCARD ons_status ons_runtime_device_name(ons_runtime* runtime,
                                                          size_t capacity_bytes,
                                                          ons_error* error);
 
+/* Where the thing is that compiles, for people: the file of NVRTC with its version,
+ * CUDA's header folders, the command of the host's compiler. Loads NVRTC, or runs the
+ * compiler. The caller releases |out_text|. Errors: UNAVAILABLE with what was tried,
+ * INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ONS_API ONS_NODISCARD ons_status ons_runtime_find(ons_runtime* runtime,
+                                                  ons_locate_what what,
+                                                  ons_blob** out_text, ons_error* error);
+
+/* The folder of compiled modules, which need not exist; NULL: there is no cache. Borrowed
+ * from the runtime. */
+ONS_API const char* ons_runtime_cache_path(const ons_runtime* runtime);
+
 /* The ons_order (launch.h) of launches that do not say, from now on; 0 is
  * ONS_ORDER_JOIN. Any thread. Errors: INVALID_ARGUMENT. */
 ONS_API ONS_NODISCARD ons_status ons_runtime_set_order(ons_runtime* runtime,
@@ -142,14 +162,6 @@ ONS_API ONS_NODISCARD ons_status ons_stream_is_captured(ons_runtime* runtime,
                                                         DLDevice device, void* stream,
                                                         uint32_t* out_is_captured,
                                                         ons_error* error);
-
-/* Immutable bytes made by the library and owned by the caller: a compile log. Any thread.
- */
-typedef struct ons_blob ons_blob;
-ONS_API const void* ons_blob_data(
-    const ons_blob* blob); /* NUL-terminated after the last byte */
-ONS_API size_t ons_blob_size_bytes(const ons_blob* blob);
-ONS_API void ons_blob_release(ons_blob* blob); /* NULL is accepted */
 
 ONS_END_DECLS
 

@@ -73,6 +73,68 @@ static PyObject* load(PyObject* module, PyObject* args, PyObject* kwargs) {
   return onspy_module_from_file(PyModule_GetState(module), args, kwargs);
 }
 
+PyDoc_STRVAR(find_doc,
+             "_find(what, /)\n--\n\n"
+             "Where 1 NVRTC, 2 CUDA's headers, 3 the host's compiler is. Raises "
+             "UnavailableError with what was tried.");
+static PyObject* find(PyObject* module, PyObject* what) {
+  onspy_state* state = PyModule_GetState(module);
+  ons_runtime* runtime = onspy_runtime(state);
+  const long number = PyLong_AsLong(what);
+  if (runtime == NULL || (number == -1 && PyErr_Occurred())) return NULL;
+  ons_blob* text = NULL;
+  ons_error error = ONS_ERROR_INIT;
+  ons_status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = ons_runtime_find(runtime, (ons_locate_what)number, &text, &error);
+  Py_END_ALLOW_THREADS;
+  if (status != ONS_STATUS_OK) return onspy_raise(state, &error);
+  PyObject* result = PyUnicode_DecodeFSDefault(ons_blob_data(text));
+  ons_blob_release(text);
+  return result;
+}
+
+PyDoc_STRVAR(devices_doc,
+             "_devices(type, /)\n--\n\n"
+             "What the devices of a DLPack type are called. Raises UnavailableError with "
+             "what was tried.");
+static PyObject* devices(PyObject* module, PyObject* type) {
+  onspy_state* state = PyModule_GetState(module);
+  ons_runtime* runtime = onspy_runtime(state);
+  const long number = PyLong_AsLong(type);
+  if (runtime == NULL || (number == -1 && PyErr_Occurred())) return NULL;
+  ons_error error = ONS_ERROR_INIT;
+  int32_t count = 0;
+  if (ons_runtime_device_count(runtime, (DLDeviceType)number, &count, &error) !=
+      ONS_STATUS_OK) {
+    return onspy_raise(state, &error);
+  }
+  PyObject* names = PyList_New(0);
+  for (int32_t i = 0; names != NULL && i < count; ++i) {
+    char text[256];
+    if (ons_runtime_device_name(runtime, (DLDevice){(DLDeviceType)number, i}, text,
+                                sizeof text, &error) != ONS_STATUS_OK) {
+      Py_DECREF(names);
+      return onspy_raise(state, &error);
+    }
+    PyObject* name = PyUnicode_FromString(text);
+    if (name == NULL || PyList_Append(names, name) < 0) Py_CLEAR(names);
+    Py_XDECREF(name);
+  }
+  return names;
+}
+
+PyDoc_STRVAR(cache_path_doc,
+             "_cache_path()\n--\n\n"
+             "The folder of compiled modules, which need not exist; None: no cache.");
+static PyObject* cache_path(PyObject* module, PyObject* Py_UNUSED(ignored)) {
+  ons_runtime* runtime = onspy_runtime(PyModule_GetState(module));
+  if (runtime == NULL) return NULL;
+  const char* path = ons_runtime_cache_path(runtime);
+  if (path == NULL) Py_RETURN_NONE;
+  return PyUnicode_DecodeFSDefault(path);
+}
+
 PyDoc_STRVAR(load_bundle_doc,
              "load_bundle(data, /)\n--\n\n"
              "A Module from the bytes of a bundle (Module.bundle), which are copied. "
@@ -306,6 +368,9 @@ static PyMethodDef methods[] = {
      METH_VARARGS | METH_KEYWORDS, tensor_map_doc},
     {"collect", collect, METH_NOARGS, collect_doc},
     {"_stream_wait", stream_wait, METH_VARARGS, stream_wait_doc},
+    {"_find", find, METH_O, find_doc},
+    {"_devices", devices, METH_O, devices_doc},
+    {"_cache_path", cache_path, METH_NOARGS, cache_path_doc},
     {"_xla_handlers", xla_handlers, METH_NOARGS, xla_handlers_doc},
     {"_xla_describe", xla_describe, METH_O, xla_describe_doc},
     {"_xla_register_module", xla_register_module, METH_VARARGS, xla_register_module_doc},

@@ -248,9 +248,9 @@ PyDoc_STRVAR(
     "source: put the source in, to compile what is missing. No device is needed; may "
     "take seconds, during which other Python threads run. Raises CompileError, "
     "UnavailableError, UnsupportedError, NotFoundError.");
-static PyObject* module_bundle(PyObject* object, PyObject* args, PyObject* kwargs) {
+static PyObject* build_bundle(onspy_module* self, PyObject* args, PyObject* kwargs,
+                              bool wants_log) {
   static char* keywords[] = {"architectures", "kernels", "source", NULL};
-  onspy_module* self = (onspy_module*)object;
   PyObject *archs, *kernels = NULL, *arch_tuple = NULL, *kernel_tuple = NULL;
   PyObject* result = NULL;
   int source = 0;
@@ -279,6 +279,10 @@ static PyObject* module_bundle(PyObject* object, PyObject* args, PyObject* kwarg
   Py_END_ALLOW_THREADS;
   if (status != ONS_STATUS_OK) {
     onspy_raise_compile(self, &error, log);
+  } else if (wants_log) {
+    result = PyUnicode_DecodeUTF8(log != NULL ? ons_blob_data(log) : "",
+                                  log != NULL ? (Py_ssize_t)ons_blob_size_bytes(log) : 0,
+                                  "replace");
   } else {
     result = PyBytes_FromStringAndSize(ons_blob_data(bundle),
                                        (Py_ssize_t)ons_blob_size_bytes(bundle));
@@ -291,6 +295,15 @@ done:
   Py_XDECREF(arch_tuple);
   Py_XDECREF(kernel_tuple);
   return result;
+}
+
+static PyObject* module_bundle(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return build_bundle((onspy_module*)self, args, kwargs, false);
+}
+
+/* What the compilers wrote, for the command line. */
+static PyObject* module_bundle_log(PyObject* self, PyObject* args, PyObject* kwargs) {
+  return build_bundle((onspy_module*)self, args, kwargs, true);
 }
 
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs) {
@@ -543,6 +556,8 @@ static PyMethodDef module_methods[] = {
      "data may be reused at once. May block; refused while the stream is captured."},
     {"bundle", (PyCFunction)(void (*)(void))module_bundle, METH_VARARGS | METH_KEYWORDS,
      bundle_doc},
+    {"_bundle_log", (PyCFunction)(void (*)(void))module_bundle_log,
+     METH_VARARGS | METH_KEYWORDS, "As bundle; returns what the compilers wrote."},
     {"generic", (PyCFunction)(void (*)(void))onspy_generic_new,
      METH_VARARGS | METH_KEYWORDS, generic_doc},
     {"__dir__", module_dir, METH_NOARGS, "The attributes and the kernels."},

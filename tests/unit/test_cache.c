@@ -299,8 +299,8 @@ Test(cache, can_be_off) {
   ons__cache* off = NULL;
   const ons__cache_config config = {.folder = "off"};
   cr_assert(eq(int, ons__cache_create(&config, &off, NULL), 0));
-  cr_expect(not(ons__cache_is_on(off)));
-  cr_expect(ons__cache_is_on(cache));
+  cr_expect(eq(ptr, (void*)ons__cache_path(off), NULL));
+  cr_expect(eq(str, (char*)ons__cache_path(cache), folder));
   ons__cache_destroy(off);
   ons__cache_destroy(NULL);
 }
