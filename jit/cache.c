@@ -13,6 +13,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 #include "runtime/base/interrupt.h"
+#include "runtime/base/log.h"
 #include "runtime/base/thread.h"
 
 /* A key that a thread is at; on that thread's stack. In the child of a fork those of the
@@ -186,6 +187,13 @@ static ons_status compile_and_keep(const ons__cache* cache, const ons__cache_key
   return status;
 }
 
+static void log_about(const ons__cache* cache, const ons__cache_key* key,
+                      const ons__compile_request* request, const char* what) {
+  ons__log(cache->config.log_areas, ONS__LOG_CACHE, "%02x%02x%02x %s for %s: %s",
+           key->bytes[0], key->bytes[1], key->bytes[2], request->name, request->arch,
+           what);
+}
+
 ons_status ons__cache_compile(ons__cache* cache, const ons__cache_key* key,
                               const ons__compile_request* request,
                               ons__cache_compile_fn* compile, void* context,
@@ -195,13 +203,17 @@ ons_status ons__cache_compile(ons__cache* cache, const ons__cache_key* key,
   *out_log = NULL;
   take_off(cache, &own);
   *out_image = find(cache, key);
+  if (*out_image) log_about(cache, key, request, "found");
   if (!*out_image) {
     ons__lease lease = ONS__LEASE_INIT;
     bool has_kept = true;
     status = await(cache, key, &lease, out_image, error);
-    if (!status && !*out_image) {
+    if (*out_image) {
+      log_about(cache, key, request, "found, made by another process meanwhile");
+    } else if (!status) {
       status = compile_and_keep(cache, key, request, compile, context, out_image, out_log,
                                 &has_kept, error);
+      log_about(cache, key, request, has_kept ? "kept" : "not kept");
     }
     ons__lease_release(&lease, has_kept);
   }

@@ -12,6 +12,7 @@ typedef struct ons__cache_config {
   const ons_allocator* allocator;
   const char* folder;         /* see ons__cache_folder_find; copied */
   uint64_t limit_bytes;       /* 0: ONS__CACHE_LIMIT_BYTES */
+  uint32_t log_areas;         /* ons__log_area */
   uint32_t wait_ms;           /* for another process's compile; 0: ONS__CACHE_WAIT_MS */
   ons_interrupt_fn interrupt; /* of that wait; NULL: none */
   void* interrupt_user_data;

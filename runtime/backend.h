@@ -30,6 +30,7 @@ typedef struct ons__settings {
   void* locate_user_data;
   ons_interrupt_fn interrupt; /* NULL: none */
   void* interrupt_user_data;
+  uint32_t log_areas;        /* ons__log_area */
   uint32_t cpu_thread_count; /* 0: default */
   char* cuda_driver_path;    /* these: NULL when not given */
   char* nvrtc_path;

@@ -100,8 +100,8 @@ static ons_status keep(const ons__call* call, const enqueuing* around, ons_error
 
 static ons_status run(const ons__call* call, void* const* parameters, ons_error* error) {
   const ons__bound* bound = call->bound;
-  ons__launch_fn* launch = call->launch->attributes && bound->ops->launch_with_attributes
-                               ? bound->ops->launch_with_attributes
+  ons__launch_fn* launch = call->launch->attributes && bound->launch_with_attributes
+                               ? bound->launch_with_attributes
                                : bound->launch;
   ons_status status = launch(bound->device, &bound->function, call->launch,
                              call->target.stream, parameters, bound->plan->count, error);

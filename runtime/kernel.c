@@ -5,6 +5,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/blob.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/base/string.h"
 #include "runtime/base/versioned.h"
 #include "runtime/module.h"
@@ -201,6 +202,26 @@ ons_status ons__kernel_compile(ons_kernel* kernel, DLDevice device, ons_blob** o
                       error);
 }
 
+/* In the place of the backend's, where launches are logged: all others pay nothing. */
+static ons_status log_launch(ons__device* device, const ons__function* function,
+                             const ons_launch* launch, void* stream,
+                             void* const* parameters, size_t parameter_count,
+                             ons_error* error) {
+  const ons__bound* bound =
+      (const ons__bound*)((const char*)function - offsetof(ons__bound, function));
+  ons__launch_fn* call = launch->attributes && bound->ops->launch_with_attributes
+                             ? bound->ops->launch_with_attributes
+                             : bound->ops->launch;
+  ons_status status =
+      call(device, function, launch, stream, parameters, parameter_count, error);
+  ons__log(device->backend->settings->log_areas, ONS__LOG_LAUNCH,
+           "%s on %s, grid %ux%ux%u, block %ux%ux%u, shared %u, stream %p: %s",
+           bound->text, bound->ops->name, launch->grid[0], launch->grid[1],
+           launch->grid[2], launch->block[0], launch->block[1], launch->block[2],
+           launch->shared_bytes, stream, ons_status_text(status));
+  return status;
+}
+
 static ons_status bind(ons_kernel* kernel, DLDevice device, int slot,
                        ons__bound** out_bound, ons_blob** out_log, ons_error* error) {
   ons__device_entry* entry = NULL;
@@ -223,6 +244,11 @@ static ons_status bind(ons_kernel* kernel, DLDevice device, int slot,
   bound->device = entry->device;
   bound->ops = entry->device->backend->ops;
   bound->launch = bound->ops->launch;
+  bound->launch_with_attributes = bound->ops->launch_with_attributes;
+  if (kernel->module->runtime->settings.log_areas & ONS__LOG_LAUNCH) {
+    bound->launch = log_launch;
+    if (bound->launch_with_attributes) bound->launch_with_attributes = log_launch;
+  }
   bound->capture_state = bound->ops->capture_state;
   bound->image = image;
   bound->loaded = loaded;

@@ -21,6 +21,7 @@ typedef struct ons__bound {
   ons__device_limits limits; /* the lesser of the device's and the function's */
   ons__capture_state_fn* capture_state; /* NULL on devices without streams */
   const ons__backend_ops* ops;
+  ons__launch_fn* launch_with_attributes; /* NULL where the device has none */
   ons__signature* signature;
   char* text;                      /* the signature for people */
   const ons__image* image;         /* of the program that the module keeps */

@@ -5,6 +5,7 @@
 #include "runtime/base/alloc.h"
 #include "runtime/base/blob.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/module.h"
 
 void ons__loaded_retain(ons__loaded* loaded) {
@@ -75,7 +76,13 @@ static ons__program_image* find_image(const ons__program* program,
 static ons_status compile_new(void* backend_, const ons__compile_request* request,
                               ons__image** out_image, char** out_log, ons_error* error) {
   ons__backend* backend = backend_;
-  return backend->ops->compile(backend, request, out_image, out_log, error);
+  const uint64_t begun_ms = ons__log_now_ms();
+  ons_status status = backend->ops->compile(backend, request, out_image, out_log, error);
+  ons__log(backend->settings->log_areas, ONS__LOG_COMPILE,
+           "%s for %s: %s, %zu name(s), %llu ms", request->name, request->arch,
+           ons_status_text(status), request->kernel_count,
+           (unsigned long long)(ons__log_now_ms() - begun_ms));
+  return status;
 }
 
 static bool make_key(ons__backend* backend, const ons__compile_request* request,

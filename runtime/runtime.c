@@ -5,6 +5,7 @@
 
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/base/versioned.h"
 #include "runtime/join.h"
 
@@ -21,6 +22,7 @@ static bool copy_settings(const ons_runtime_options* options, ons__settings* set
   settings->locate_user_data = options->locate_user_data;
   settings->interrupt = options->interrupt;
   settings->interrupt_user_data = options->interrupt_user_data;
+  settings->log_areas = ons__log_areas();
   settings->cpu_thread_count = options->cpu_thread_count;
   const ons_allocator* allocator = settings->allocator;
   return copy_text(allocator, options->cuda_driver_path, &settings->cuda_driver_path) &&
@@ -102,6 +104,7 @@ ons_status ons_runtime_create(const ons_runtime_options* options,
   const ons__cache_config cache = {.allocator = runtime->settings.allocator,
                                    .folder = local.cache_path,
                                    .limit_bytes = local.cache_limit_bytes,
+                                   .log_areas = runtime->settings.log_areas,
                                    .interrupt = local.interrupt,
                                    .interrupt_user_data = local.interrupt_user_data};
   if (!status) status = ons__cache_create(&cache, &runtime->cache, error);

@@ -71,6 +71,7 @@
 #define ONSPY_ERRORS(XX)                   \
   XX(base, "Error")                        \
   XX(compile, "CompileError")              \
+  XX(compile_warning, "CompileWarning")    \
   XX(argument, "ArgumentError")            \
   XX(argument_type, "ArgumentTypeError")   \
   XX(argument_value, "ArgumentValueError") \
@@ -195,6 +196,7 @@ typedef struct onspy_module {
   PyObject* options;    /* tuple of str */
   PyObject* headers;    /* list of (name, content) */
   uint32_t flags;       /* ons_module_flags */
+  PyObject* warned;     /* set of the compilers' logs that were warned of */
   PyObject* bundle;     /* bytes, or None for a source */
   PyObject* kernels;    /* dict: name expression -> Kernel */
   PyObject* attributes; /* the instance's dict: kernels that attribute access finds */
@@ -740,8 +742,12 @@ const char* onspy_text_of(PyObject* object, const char* what);
 
 /* Each returns NULL. */
 ONSPY_COLD void* onspy_raise(onspy_state* state, const ons_error* error);
-ONSPY_COLD void* onspy_raise_compile(onspy_module* module, const ons_error* error,
-                                     const ons_blob* log);
+ONSPY_COLD /* A CompileWarning of what a compile wrote, where it has a warning; once for
+            * each log of a module. False with an exception, where warnings are errors. */
+    bool
+    onspy_warn_compile(onspy_module* module, const ons_blob* log);
+void* onspy_raise_compile(onspy_module* module, const ons_error* error,
+                          const ons_blob* log);
 /* "kernel 'axpy', argument 2 ('x'): declared const float*, got MESSAGE"; an exception
  * that is already set becomes the cause. |kind| is one of the state's error classes. */
 ONSPY_COLD void* onspy_raise_argument(onspy_kernel* kernel, size_t index, PyObject* kind,

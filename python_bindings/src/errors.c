@@ -1,6 +1,7 @@
 /* The exception tree, and how the library's errors become exceptions. */
 #include <ctype.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +65,10 @@ static bool create_with_attributes(onspy_state* state, PyObject* module) {
       "was given ('' for a file); line: the line of the first error in it, or None.",
       dict);
   Py_DECREF(dict);
+  state->error_compile_warning =
+      error_class(module, "CompileWarning", PyExc_UserWarning,
+                  "What a compiler has written of a source that it accepted.", NULL);
+  if (state->error_compile_warning == NULL) return false;
   dict = Py_BuildValue("{s:i,s:O}", "code", 0, "name", Py_None);
   if (dict == NULL) return false;
   state->error_device = error_class(
@@ -177,8 +182,10 @@ void* onspy_raise(onspy_state* state, const ons_error* error) {
 }
 
 /* The line of the first error that |log| reports in the file |name|: "name(7): error"
- * from NVRTC, "name:7:3: error" from host compilers; 0 if there is none. */
-static long first_error_line(const char* log, const char* name) {
+ * from NVRTC, "name:7:3: error" from host compilers; 0 if there is none. |out_column|
+ * from 1; 0 where it is not told. */
+static long first_error_line(const char* log, const char* name, long* out_column) {
+  *out_column = 0;
   size_t name_bytes = strlen(name);
   while (log != NULL && *log != '\0') {
     const char* end = strchr(log, '\n');
@@ -189,11 +196,61 @@ static long first_error_line(const char* log, const char* name) {
     char mark = at[name_bytes];
     if (this_line && (mark == '(' || mark == ':') &&
         isdigit((unsigned char)at[name_bytes + 1])) {
-      return strtol(at + name_bytes + 1, NULL, 10);
+      char* rest;
+      long line_number = strtol(at + name_bytes + 1, &rest, 10);
+      if (*rest == ':' && isdigit((unsigned char)rest[1]))
+        *out_column = strtol(rest + 1, NULL, 10);
+      return line_number;
     }
     log = end != NULL ? end + 1 : NULL;
   }
   return 0;
+}
+
+static const char* line_end(const char* line) {
+  const char* end = strchr(line, '\n');
+  return end != NULL ? end : line + strlen(line);
+}
+
+/* "       ^~~", after a column of numbers or bars where the compiler draws one. */
+static bool is_caret_line(const char* line, const char* end) {
+  const size_t length = (size_t)(end - line);
+  return strspn(line, " \t|~^0123456789") >= length && memchr(line, '^', length) != NULL;
+}
+
+/* The source line and the caret that a compiler writes below the first error; "" where
+ * it writes none. */
+static PyObject* first_caret(const char* log) {
+  const char* error = strstr(log, "error");
+  for (const char* line = error; line != NULL && *line != '\0';) {
+    const char* shown = line_end(line);
+    if (*shown == '\0') break;
+    ++shown;
+    const char* shown_end = line_end(shown);
+    const char* caret = *shown_end != '\0' ? shown_end + 1 : shown_end;
+    const char* end = line_end(caret);
+    if (is_caret_line(caret, end)) {
+      return PyUnicode_DecodeUTF8(shown - 1, (Py_ssize_t)(end - shown + 1), "replace");
+    }
+    line = shown;
+  }
+  return NULL;
+}
+
+/* The same from the source: GCC finds no line of a file that is in memory. */
+static PyObject* own_caret(const char* source, long line, long column) {
+  for (; line > 1 && source != NULL; --line) {
+    source = strchr(source, '\n');
+    if (source != NULL) ++source;
+  }
+  char text[512];
+  if (source == NULL || line < 1 || column < 1 || column > line_end(source) - source ||
+      line_end(source) - source + column + 3 > (long)sizeof text) {
+    return PyUnicode_FromString("");
+  }
+  int count = snprintf(text, sizeof text, "\n%.*s\n%*s", (int)(line_end(source) - source),
+                       source, (int)column, "^");
+  return PyUnicode_DecodeUTF8(text, count, "replace");
 }
 
 static bool fill_compile_error(PyObject* exception, onspy_module* module, const char* log,
@@ -201,7 +258,8 @@ static bool fill_compile_error(PyObject* exception, onspy_module* module, const 
   onspy_state* state = module->state;
   const char* name = PyUnicode_AsUTF8(module->name);
   if (name == NULL) return false;
-  long line = first_error_line(log, name);
+  long column;
+  long line = first_error_line(log, name, &column);
   PyObject* source =
       module->source != Py_None ? Py_NewRef(module->source) : PyUnicode_FromString("");
   return set_attribute(exception, state->str_source, source) &&
@@ -217,7 +275,21 @@ void* onspy_raise_compile(onspy_module* module, const ons_error* error,
   if (PyErr_Occurred()) return NULL;
   const char* text = log != NULL ? (const char*)ons_blob_data(log) : "";
   size_t text_bytes = log != NULL ? ons_blob_size_bytes(log) : 0;
-  PyObject* exception = make(module->state, error);
+  PyObject* message = message_of(error);
+  const char* name = PyUnicode_AsUTF8(module->name);
+  PyObject* caret = message != NULL && name != NULL ? first_caret(text) : NULL;
+  if (caret == NULL && name != NULL && !PyErr_Occurred()) {
+    long column;
+    long line = first_error_line(text, name, &column);
+    caret = own_caret(ons_module_source(module->handle), line, column);
+  }
+  PyObject* whole =
+      message != NULL && caret != NULL ? PyUnicode_Concat(message, caret) : NULL;
+  PyObject* exception =
+      whole != NULL ? PyObject_CallOneArg(module->state->error_compile, whole) : NULL;
+  Py_XDECREF(message);
+  Py_XDECREF(caret);
+  Py_XDECREF(whole);
   if (exception == NULL) return NULL;
   if (!fill_compile_error(exception, module, text, text_bytes)) {
     Py_DECREF(exception);
@@ -225,6 +297,22 @@ void* onspy_raise_compile(onspy_module* module, const ons_error* error,
   }
   raise_and_drop(exception);
   return NULL;
+}
+
+bool onspy_warn_compile(onspy_module* module, const ons_blob* log) {
+  const char* text = log != NULL ? ons_blob_data(log) : "";
+  if (strstr(text, "warning") == NULL) return true;
+  PyObject* message =
+      PyUnicode_DecodeUTF8(text, (Py_ssize_t)ons_blob_size_bytes(log), "replace");
+  if (message == NULL) return false;
+  const int is_known = PySet_Contains(module->warned, message);
+  bool good = is_known >= 0;
+  if (is_known == 0) {
+    good = PySet_Add(module->warned, message) == 0 &&
+           PyErr_WarnFormat(module->state->error_compile_warning, 1, "%U", message) == 0;
+  }
+  Py_DECREF(message);
+  return good;
 }
 
 /* "kernel 'scale', argument 2 ('x'): declared float*, got ", as far as it is known: the

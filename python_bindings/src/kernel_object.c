@@ -95,9 +95,10 @@ bool onspy_kernel_prepare(onspy_kernel* self, DLDevice device) {
   Py_BEGIN_ALLOW_THREADS;
   status = ons_kernel_prepare(self->handle, device, &log, &error);
   Py_END_ALLOW_THREADS;
+  bool good = status == ONS_STATUS_OK && onspy_warn_compile(self->module, log);
   if (status != ONS_STATUS_OK) onspy_raise_compile(self->module, &error, log);
   ons_blob_release(log);
-  return status == ONS_STATUS_OK && learn_signature(self);
+  return good && learn_signature(self);
 }
 
 /* ---- grid and block --------------------------------------------------------------- */

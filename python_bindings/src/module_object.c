@@ -110,11 +110,12 @@ static PyObject* wrap(onspy_state* state, PyTypeObject* type, ons_module* handle
   self->options = set->options != NULL ? Py_NewRef(set->options) : PyTuple_New(0);
   self->headers = set->headers != NULL ? Py_NewRef(set->headers) : PyList_New(0);
   self->flags = set->c.flags;
+  self->warned = PySet_New(NULL);
   self->bundle = Py_NewRef(Py_None);
   self->kernels = PyDict_New();
   self->attributes = PyDict_New();
-  if (self->options == NULL || self->headers == NULL || self->kernels == NULL ||
-      self->attributes == NULL) {
+  if (self->options == NULL || self->headers == NULL || self->warned == NULL ||
+      self->kernels == NULL || self->attributes == NULL) {
     Py_CLEAR(self);
   }
   return (PyObject*)self;
@@ -445,6 +446,8 @@ static PyObject* module_prepare(PyObject* object, PyObject* args, PyObject* kwar
   PyObject* result;
   if (status != ONS_STATUS_OK) {
     result = onspy_raise_compile(self, &error, log);
+  } else if (!onspy_warn_compile(self, log)) {
+    result = NULL;
   } else if (log == NULL) {
     result = PyUnicode_FromString("");
   } else {
@@ -522,6 +525,7 @@ static void module_dealloc(PyObject* object) {
   Py_XDECREF(self->source);
   Py_XDECREF(self->options);
   Py_XDECREF(self->headers);
+  Py_XDECREF(self->warned);
   Py_XDECREF(self->bundle);
   Py_XDECREF(self->kernels);
   Py_XDECREF(self->attributes);

@@ -25,7 +25,7 @@ for header in sys.argv[1:]:
         print("compiled")
     except ons.CompileError as error:
         assert error.line == 1, error.line
-        print(error)
+        print(str(error).splitlines()[0])
 """
 
 
