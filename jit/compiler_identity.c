@@ -1,24 +1,13 @@
 #include "jit/compiler_identity.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "jit/build_id.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/path.h"
-
-bool ons__identity_append_file(const char* path, ons__string* out_text) {
-  char resolved[PATH_MAX];
-  struct stat info;
-  if (!realpath(path, resolved) || stat(resolved, &info) || !S_ISREG(info.st_mode))
-    return false;
-  ons__string_appendf(out_text, "%s %lld %lld.%09ld\n", resolved, (long long)info.st_size,
-                      (long long)info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
-  return true;
-}
 
 const char* const ons__identity_cuda_variables[] = {"ONSTREAM_CUDA_INCLUDE", "CUDA_HOME",
                                                     "CUDA_PATH", NULL};
@@ -66,10 +55,13 @@ static bool append_processor(ons__string* out_text) {
 /* A compiler may be started by another program (ccache). */
 static void append_command(const ons__words* words, ons__string* out_text) {
   for (size_t i = 0; i < words->count; ++i) {
-    ons__string_appendf(out_text, "%zu:%s\n", strlen(words->items[i]), words->items[i]);
-    if (*words->items[i] == '-') continue;
-    char* program = ons__path_find_program(words->allocator, words->items[i]);
-    if (program) ons__identity_append_file(program, out_text);
+    const char* word = words->items[i];
+    const char* slash = strrchr(word, '/');
+    char* program = *word == '-' ? NULL : ons__path_find_program(words->allocator, word);
+    /* Not where it is, but under which name: clang is not clang++. */
+    if (program && slash) word = slash + 1;
+    ons__string_appendf(out_text, "%zu:%s\n", strlen(word), word);
+    if (program) ons__build_id_append(program, out_text);
     ons__free(words->allocator, program);
   }
 }

@@ -5,10 +5,6 @@
 #include "jit/host_search.h"
 #include "runtime/base/string.h"
 
-/* Appends a line for the file: where it is in the end, its size and time. False where
- * there is none. */
-bool ons__identity_append_file(const char* path, ons__string* out_text);
-
 /* Appends the environment variables of the list (NULL at its end) that are set. */
 void ons__identity_append_variables(const char* const* names, ons__string* out_text);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "jit/build_id.h"
 #include "jit/compiler_identity.h"
 #include "runtime/base/dynlib.h"
 #include "runtime/base/error.h"
@@ -145,7 +146,7 @@ static bool identify_in_folder(const char* folder, size_t length, ons__string* o
     int written =
         snprintf(path, sizeof(path), "%.*s/%s", (int)length, folder, file_names[i]);
     if (written > 0 && (size_t)written < sizeof(path) &&
-        ons__identity_append_file(path, out_text)) {
+        ons__build_id_append(path, out_text)) {
       return true;
     }
   }
@@ -183,10 +184,10 @@ static bool identify_in_toolkit(const char* root, ons__string* out_text) {
 bool ons__nvrtc_library_identify(const ons__nvrtc_config* config, ons__string* out_text) {
   const char* named =
       config->library_path ? config->library_path : environment("ONSTREAM_NVRTC");
-  if (named) return strchr(named, '/') && ons__identity_append_file(named, out_text);
+  if (named) return strchr(named, '/') && ons__build_id_append(named, out_text);
   char path[PATH_MAX];
   if (locate(config, ONS_LOCATE_NVRTC, path, sizeof(path)) &&
-      ons__identity_append_file(path, out_text)) {
+      ons__build_id_append(path, out_text)) {
     return true;
   }
   bool end = false;
