@@ -45,6 +45,7 @@ from onstream._core import (
 # Importing is quick: neither typing nor contextlib are needed for what is here.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from typing import Any
 
 __all__ = [
@@ -75,6 +76,7 @@ __all__ = [
     "like",
     "load",
     "load_bundle",
+    "prepare",
     "register_producer",
     "set_order",
     "tensor_map",
@@ -112,3 +114,26 @@ class borrow:  # noqa: N801 - used as a function is
     def __exit__(self, *exc_info: object) -> None:
         if self._tensor is not None:
             self._tensor.release()
+
+
+def prepare(
+    modules: Module | Kernel | Iterable[Module | Kernel],
+    devices: Any = None,
+    *,
+    workers: int | None = None,
+    progress: Callable[[int, int, str], object] | None = None,
+) -> None:
+    """Compiles and loads modules (all their plain kernels) and kernels (instances of templates)
+    for devices, so that no first launch has to.
+
+    devices: one, or several; as for Module.prepare. workers: how many compile at a time; None: as
+    many as there are processors. The host's compilers run beside each other; NVRTC's front end
+    takes one source after another within a process, so that there it saves less. Ranks of a job
+    share the work through the cache. progress: called in this thread after each as
+    progress(done, total, name), as tqdm's update wants it: lambda *_: bar.update().
+
+    All are tried. Then the first error is raised, with what else failed in its __notes__ (from
+    Python 3.11 on) and in its `others`, a list."""
+    from onstream._prepare import prepare as run
+
+    run(modules, devices, workers=workers, progress=progress)
