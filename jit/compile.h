@@ -33,7 +33,9 @@ typedef struct ons__compile_request {
   size_t kernel_count;
   const char* arch; /* "sm_90", "compute_80", "native", "x86-64-v3" */
   bool is_exact;    /* code for it is wanted, not for an older one that runs there too */
-  bool is_checked;  /* ONS_CHECK is defined ahead of everything */
+  bool is_isolated; /* in a process of its own, where the compiler is a library */
+  uint32_t timeout_ms; /* the compiler is ended after that; 0: never */
+  bool is_checked;     /* ONS_CHECK is defined ahead of everything */
   struct ons__inputs*
       inputs; /* gets the files that the compile reads; NULL: not wanted */
 } ons__compile_request;

@@ -33,6 +33,19 @@ void ons__write_image(ons__string* out, const ons__image* image) {
   ons__string_append_bytes(out, image->code, image->code_bytes);
 }
 
+static void write_input(ons__string* out, const ons__input* input) {
+  ons__write_number(out, (uint64_t)input->kind, 1);
+  ons__write_text(out, input->path);
+  ons__write_number(out, input->size_bytes, 8);
+  ons__write_number(out, (uint64_t)input->changed_ns, 8);
+  ons__string_append_bytes(out, input->digest, sizeof(input->digest));
+}
+
+void ons__write_inputs(ons__string* out, const ons__inputs* inputs) {
+  ons__write_number(out, inputs->count, 4);
+  for (size_t i = 0; i < inputs->count; ++i) write_input(out, &inputs->items[i]);
+}
+
 void ons__write_digest(ons__string* out) {
   if (out->failed) return;
   unsigned char digest[ONS__HASH_BYTES];
@@ -120,4 +133,23 @@ ons__image* ons__read_image(ons__reader* in) {
 fail:
   ons__image_destroy(image);
   return NULL;
+}
+
+void ons__read_inputs(ons__reader* in, ons__inputs* inputs) {
+  enum { LEAST_BYTES = 21 + ONS__HASH_BYTES };
+  const size_t count = ons__read_count(in, LEAST_BYTES);
+  for (size_t i = 0; !in->failed && i < count; ++i) {
+    ons__input input = {.kind = (ons__input_kind)ons__read_number(in, 1)};
+    input.path = ons__read_text(in);
+    input.size_bytes = ons__read_number(in, 8);
+    input.changed_ns = (int64_t)ons__read_number(in, 8);
+    const char* digest = ons__read_bytes(in, sizeof(input.digest));
+    if (digest) memcpy(input.digest, digest, sizeof(input.digest));
+    in->failed |= input.kind < ONS__INPUT_FILE || input.kind > ONS__INPUT_TOOL;
+    if (!in->failed) {
+      in->failed |= !ons__inputs_append(inputs, &input);
+    } else {
+      ons__free(in->allocator, input.path);
+    }
+  }
 }

@@ -8,12 +8,15 @@
 #include <stdint.h>
 
 #include "jit/compile.h"
+#include "jit/inputs.h"
 #include "runtime/base/string.h"
 
 void ons__write_number(ons__string* out, uint64_t number, size_t size_bytes);
 void ons__write_text(ons__string* out, const char* text);
 /* Kind, kernels, log, size and code. */
 void ons__write_image(ons__string* out, const ons__image* image);
+/* u32 count, each u8 kind, path, u64 size, i64 time, digest. */
+void ons__write_inputs(ons__string* out, const ons__inputs* inputs);
 /* The digest of all that is there. */
 void ons__write_digest(ons__string* out);
 
@@ -33,5 +36,6 @@ char* ons__read_text(ons__reader* in); /* the caller's (ons__free) */
 /* How many follow, of at least `least_bytes` each: never more than there is room for. */
 size_t ons__read_count(ons__reader* in, size_t least_bytes);
 ons__image* ons__read_image(ons__reader* in);
+void ons__read_inputs(ons__reader* in, ons__inputs* inputs);
 
 #endif /* ONS_JIT_ENCODING_H_ */

@@ -264,6 +264,13 @@ static ons_status run(build* self, bool* out_accepted, ons_error* error) {
     status = ons__error_set(error, ONS_STATUS_INTERRUPTED,
                             "%s: the compile was interrupted", self->request->name);
   }
+  if (result.timed_out) {
+    status =
+        ons__error_set(error, ONS_STATUS_COMPILE_FAILED,
+                       "%s: the compile for %s did not end within %u ms (%s)",
+                       self->request->name, self->request->arch,
+                       (unsigned)self->limits.timeout_ms, self->command->words.items[0]);
+  }
   ons__words_clear(&words);
   ons__free(self->allocator, temp);
   ons__free(self->allocator, self->log);
@@ -602,7 +609,8 @@ ons_status ons__host_compiler_compile(ons__host_compiler* compiler,
   *out_log = NULL;
   build self = {.allocator = request->allocator,
                 .request = request,
-                .limits = {.interrupt = compiler->options.interrupt,
+                .limits = {.timeout_ms = request->timeout_ms,
+                           .interrupt = compiler->options.interrupt,
                            .interrupt_user_data = compiler->options.interrupt_user_data}};
   ons_status status = ons__host_compiler_command(compiler, &self.command, error);
   if (status != ONS_STATUS_OK) return status;

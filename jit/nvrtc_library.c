@@ -43,6 +43,12 @@ static bool locate(const ons__nvrtc_config* config, ons_locate_what what, char* 
          config->locate(config->locate_user_data, what, out_path, capacity_bytes);
 }
 
+bool ons__nvrtc_locate(const ons__nvrtc_config* config, char* out_path,
+                       size_t capacity_bytes) {
+  return !config->library_path && !environment("ONSTREAM_NVRTC") &&
+         locate(config, ONS_LOCATE_NVRTC, out_path, capacity_bytes);
+}
+
 static const char* const toolkit_folders[] = {"lib64", "lib"};
 enum { TOOLKIT_FOLDER_COUNT = sizeof(toolkit_folders) / sizeof(toolkit_folders[0]) };
 

@@ -27,6 +27,10 @@ typedef struct ons__nvrtc_library {
 ons_status ons__nvrtc_library_load(const ons__nvrtc_config* config,
                                    ons__nvrtc_library* out_library, ons_error* error);
 
+/* The library that the host names, where neither the settings nor the environment do. */
+bool ons__nvrtc_locate(const ons__nvrtc_config* config, char* out_path,
+                       size_t capacity_bytes);
+
 /* Appends what tells the library that a load would find first from others. Loads nothing.
  * False where that cannot be told. */
 bool ons__nvrtc_library_identify(const ons__nvrtc_config* config, ons__string* out_text);

@@ -47,6 +47,7 @@ static bool copy_options(ons_module* module, const ons_module_options* options) 
       ons__alloc_array(allocator, options->header_count, sizeof(ons_header));
   if (!module->options || !module->headers) return false;
   module->flags = options->flags;
+  module->timeout_ms = options->timeout_ms;
   for (; module->option_count < options->option_count; ++module->option_count) {
     char* copy = ons__strdup(allocator, options->options[module->option_count]);
     if (!copy) return false;
@@ -71,7 +72,7 @@ static ons_status check_options(const ons_module_options* options, ons_error* er
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                           "ons_module_options has a count without an array");
   }
-  if (options->flags & ~(uint32_t)ONS_MODULE_CHECK) {
+  if (options->flags & ~(uint32_t)(ONS_MODULE_CHECK | ONS_MODULE_ISOLATE)) {
     return ons__error_set(error, ONS_STATUS_INVALID_ARGUMENT,
                           "ons_module_options.flags has bits that this version does not "
                           "know: set ONS_MODULE_* only");

@@ -20,8 +20,9 @@ struct ons_module {
   size_t option_count;
   ons_header* headers;
   size_t header_count;
-  uint32_t flags; /* ons_module_flags */
-  bool is_shared; /* in the runtime's table; these three are guarded by that: */
+  uint32_t flags;      /* ons_module_flags */
+  uint32_t timeout_ms; /* of compiles; 0: none */
+  bool is_shared;      /* in the runtime's table; these three are guarded by that: */
   uint64_t text_hash;
   ons_module* next_in_bucket;
   ons__bundle* bundle; /* it came from; NULL: from a source */

@@ -75,6 +75,7 @@ static bool same(const char* left, const char* right) {
 bool ons__module_is_of(const ons_module* module, const ons__module_text* text) {
   const ons_module_options* options = text->options;
   if (module->text_hash != text->hash || module->flags != options->flags ||
+      module->timeout_ms != options->timeout_ms ||
       module->option_count != options->option_count ||
       module->header_count != options->header_count || !same(module->name, text->name) ||
       !same(module->folder, text->folder) || !same(module->source, text->source)) {

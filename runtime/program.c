@@ -114,6 +114,8 @@ ons_status ons__module_compile(const ons_module* module, ons__backend* backend,
       .kernel_count = name_count,
       .arch = arch,
       .is_exact = is_exact,
+      .is_isolated = module->flags & ONS_MODULE_ISOLATE,
+      .timeout_ms = module->timeout_ms,
       .is_checked = module->flags & ONS_MODULE_CHECK,
   };
   ons__cache* cache = module->runtime->cache;

@@ -24,7 +24,12 @@ typedef enum ons_module_flags {
   /* For finding errors, at a cost for each launch: indices of ons::view and ons::ptrs are
      checked in the kernel (ONS_CHECK is defined), and arguments that certainly share
      memory are refused where one is declared __restrict__ and one is written. */
-  ONS_MODULE_CHECK = 1u << 0
+  ONS_MODULE_CHECK = 1u << 0,
+  /* The compiler runs in a process of its own, also where it is a library (NVRTC): one
+     that crashes is an error, COMPILE_FAILED, and nothing else. Needs the program
+     onstream-compile, which is installed with the library (ONSTREAM_COMPILE_PROGRAM). A
+     host's compiler always does. */
+  ONS_MODULE_ISOLATE = 1u << 1
 } ons_module_flags;
 
 /* All pointers are borrowed for the call and copied. */
@@ -41,10 +46,13 @@ typedef struct ons_module_options {
   size_t option_count;
   const ons_header* headers;
   size_t header_count;
+  uint32_t timeout_ms; /* a compile that takes longer is ended: COMPILE_FAILED. Isolates
+                          it. 0: none */
+  uint32_t reserved;   /* 0 */
 } ons_module_options;
 
 #define ONS_MODULE_OPTIONS_INIT \
-  { sizeof(ons_module_options), 0, 0, 0, 0, 0, 0 }
+  { sizeof(ons_module_options), 0, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Creates a module from NUL-terminated CUDA C++ source. Nothing is compiled yet and no
  * driver is touched. Where there is a module of the same text and options in the runtime,

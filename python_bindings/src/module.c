@@ -62,7 +62,8 @@ ons_runtime* onspy_runtime(onspy_state* state) {
 
 PyDoc_STRVAR(
     load_doc,
-    "load(path, *, options=(), headers={}, name=None, check=False)\n--\n\n"
+    "load(path, *, options=(), headers={}, name=None, check=False, isolate=False, "
+    "timeout=None)\n--\n\n"
     "A Module from a file of CUDA C++ source, or from a bundle (Module.bundle).\n\n"
     "The file's folder is searched for quoted includes; name (default: the path) is "
     "shown in diagnostics. A bundle has been compiled: it takes a name only. Otherwise "

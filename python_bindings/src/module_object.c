@@ -95,6 +95,22 @@ static bool read_option_set(option_set* set, PyObject* options, PyObject* header
   return set->c.name != NULL;
 }
 
+/* timeout: seconds, or None. */
+static bool read_limits(option_set* set, bool isolate, PyObject* timeout) {
+  if (isolate) set->c.flags |= ONS_MODULE_ISOLATE;
+  if (timeout == Py_None) return true;
+  const double seconds = PyFloat_AsDouble(timeout);
+  if (seconds == -1 && PyErr_Occurred()) return false;
+  if (!(seconds > 0 && seconds < 4e6)) {
+    PyErr_Format(PyExc_ValueError, "timeout is %R: give seconds above 0, or None",
+                 timeout);
+    return false;
+  }
+  const double milliseconds = seconds * 1000;
+  set->c.timeout_ms = milliseconds < 1 ? 1 : (uint32_t)milliseconds;
+  return true;
+}
+
 /* Takes over |handle|. */
 static PyObject* wrap(onspy_state* state, PyTypeObject* type, ons_module* handle,
                       const option_set* set, PyObject* name, PyObject* source) {
@@ -122,11 +138,14 @@ static PyObject* wrap(onspy_state* state, PyTypeObject* type, ons_module* handle
 }
 
 static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static char* keywords[] = {"source", "options", "headers", "name", "check", NULL};
+  static char* keywords[] = {"source", "options", "headers", "name",
+                             "check",  "isolate", "timeout", NULL};
   PyObject *source, *options = NULL, *headers = NULL, *name = NULL;
-  int check = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp:Module", keywords, &source,
-                                   &options, &headers, &name, &check)) {
+  PyObject* timeout = Py_None;
+  int check = 0, isolate = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOppO:Module", keywords, &source,
+                                   &options, &headers, &name, &check, &isolate,
+                                   &timeout)) {
     return NULL;
   }
   onspy_state* state = (onspy_state*)PyType_GetModuleState(type);
@@ -136,7 +155,8 @@ static PyObject* module_new(PyTypeObject* type, PyObject* args, PyObject* kwargs
   if (text == NULL) return NULL;
   PyObject* self = NULL;
   option_set set;
-  if (read_option_set(&set, options, headers, name)) {
+  if (read_option_set(&set, options, headers, name) &&
+      read_limits(&set, isolate, timeout)) {
     if (check) set.c.flags |= ONS_MODULE_CHECK;
     ons_module* handle = NULL;
     ons_error error = ONS_ERROR_INIT;
@@ -308,26 +328,31 @@ static PyObject* module_bundle_log(PyObject* self, PyObject* args, PyObject* kwa
 }
 
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs) {
-  static char* keywords[] = {"path", "options", "headers", "name", "check", NULL};
+  static char* keywords[] = {"path",  "options", "headers", "name",
+                             "check", "isolate", "timeout", NULL};
   PyObject *bytes = NULL, *options = NULL, *headers = NULL, *name = NULL;
-  int check = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$OOOp:load", keywords,
+  PyObject* timeout = Py_None;
+  int check = 0, isolate = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O&|$OOOppO:load", keywords,
                                    PyUnicode_FSConverter, &bytes, &options, &headers,
-                                   &name, &check)) {
+                                   &name, &check, &isolate, &timeout)) {
     return NULL;
   }
   PyObject *self = NULL, *path = NULL;
   option_set set = {.c = ONS_MODULE_OPTIONS_INIT};
   ons_runtime* runtime = onspy_runtime(state);
   if (runtime == NULL || state->module_type == NULL) goto done;
-  if (!read_option_set(&set, options, headers, name)) goto done;
+  if (!read_option_set(&set, options, headers, name) ||
+      !read_limits(&set, isolate, timeout)) {
+    goto done;
+  }
   if (check) set.c.flags |= ONS_MODULE_CHECK;
   path = PyUnicode_DecodeFSDefault(PyBytes_AS_STRING(bytes));
   if (path == NULL) goto done;
   ons_module* handle = NULL;
   ons_error error = ONS_ERROR_INIT;
   if (is_bundle_file(PyBytes_AS_STRING(bytes))) {
-    if (options != NULL || headers != NULL || check) {
+    if (options != NULL || headers != NULL || check || isolate || timeout != Py_None) {
       PyErr_SetString(PyExc_TypeError,
                       "a bundle has been compiled: options, headers and check were given "
                       "when it was built");
@@ -576,13 +601,18 @@ static PyMemberDef module_members[] = {
 
 PyDoc_STRVAR(
     module_doc,
-    "Module(source, *, options=(), headers={}, name=None, check=False)\n--\n\n"
+    "Module(source, *, options=(), headers={}, name=None, check=False, isolate=False, "
+    "timeout=None)\n--\n\n"
     "CUDA C++ source, compiled for a device at the first launch there.\n\n"
     "source: str; options: compiler options (-DNAME[=VALUE], -UNAME, -IDIR, -std=...); "
     "headers: names to texts that #include finds before any file; name: the file name "
     "shown in diagnostics; check: for finding errors, at a cost for each launch: indices "
     "of ons::view and ons::ptrs are checked in the kernel, and arrays that share memory "
-    "are refused where the kernel writes and has declared one __restrict__.\n\n"
+    "are refused where the kernel writes and has declared one __restrict__; isolate: a "
+    "compiler that is a library (NVRTC) runs in a process of its own, so that its crash "
+    "is "
+    "a CompileError; timeout: seconds after which a compile is ended, in such a process."
+    "\n\n"
     "A kernel is an attribute, mod.axpy, or an item by its C++ name, "
     "mod['scale<float, 4>']; kernels whose name is that of an attribute of Module are "
     "found as items. dir() lists what the source declares. A kernel keeps its module "

@@ -1,5 +1,6 @@
 #include "runtime/backends/cuda/cuda_backend.h"
 
+#include "jit/isolated.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
 
@@ -67,9 +68,25 @@ static ons_status device_open(ons__backend* base, int32_t ordinal,
   return status ? status : ons__cuda_device_open(base, ordinal, out_device, error);
 }
 
+static ons__nvrtc_config nvrtc_config(const ons__settings* settings) {
+  return (ons__nvrtc_config){.allocator = settings->allocator,
+                             .locate = settings->locate,
+                             .locate_user_data = settings->locate_user_data,
+                             .library_path = settings->nvrtc_path,
+                             .include_path = settings->cuda_include_path};
+}
+
 static ons_status compile(ons__backend* base, const ons__compile_request* request,
                           ons__image** out_image, char** out_log, ons_error* error) {
   const ons__cuda_backend* backend = (const ons__cuda_backend*)base;
+  if (request->is_isolated || request->timeout_ms) {
+    const ons__nvrtc_config config = nvrtc_config(base->settings);
+    const ons__process_limits limits = {
+        .timeout_ms = request->timeout_ms,
+        .interrupt = base->settings->interrupt,
+        .interrupt_user_data = base->settings->interrupt_user_data};
+    return ons__isolated_compile(&config, request, &limits, out_image, out_log, error);
+  }
   return ons__nvrtc_compile(backend->nvrtc, request, out_image, out_log, error);
 }
 
@@ -132,13 +149,7 @@ ons_status ons__cuda_backend_create(const ons__settings* settings,
   if (!backend) return ons__error_no_memory(error);
   backend->base = (ons__backend){&ops, settings};
   ons__mutex_init(&backend->mutex);
-  const ons__nvrtc_config config = {
-      .allocator = settings->allocator,
-      .locate = settings->locate,
-      .locate_user_data = settings->locate_user_data,
-      .library_path = settings->nvrtc_path,
-      .include_path = settings->cuda_include_path,
-  };
+  const ons__nvrtc_config config = nvrtc_config(settings);
   ons_status status = ons__nvrtc_create(&config, &backend->nvrtc, error);
   if (status) {
     destroy(&backend->base);
