@@ -1,8 +1,8 @@
-/* Which architecture's code runs where. */
+#include "jit/architecture.h"
+
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "jit/bundle.h"
 
 /* ---- CPUs -------------------------------------------------------------------------- */
 
@@ -93,20 +93,10 @@ static int suits_gpu(const char* arch, int device) {
   return runs ? number : 0;
 }
 
-const ons__bundle_image* ons__bundle_find(const ons__bundle* bundle, const char* arch) {
-  const ons__bundle_image* best = NULL;
+int ons__arch_suits(const char* arch, const char* device_arch) {
   const char* suffix = "";
-  const int device = number_after(arch, "sm_", &suffix);
-  int best_suit = 0;
-  for (size_t i = 0; i < bundle->image_count; ++i) {
-    const ons__bundle_image* image = &bundle->images[i];
-    const int level = device ? 0 : level_of(image->arch);
-    const int suit = device             ? suits_gpu(image->arch, device)
-                     : has_level(level) ? level
-                                        : 0;
-    if (suit <= best_suit) continue;
-    best = image;
-    best_suit = suit;
-  }
-  return best;
+  const int device = number_after(device_arch, "sm_", &suffix);
+  if (device) return suits_gpu(arch, device);
+  const int level = level_of(arch);
+  return level && has_level(level) ? level : 0;
 }

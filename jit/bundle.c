@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "jit/architecture.h"
 #include "jit/encoding.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/error.h"
@@ -36,6 +37,18 @@ void ons__bundle_list(const ons__bundle* bundle, ons__string* out_text) {
   for (size_t i = 0; i < bundle->image_count; ++i) {
     ons__string_appendf(out_text, "%s%s", i ? ", " : "", bundle->images[i].arch);
   }
+}
+
+const ons__bundle_image* ons__bundle_find(const ons__bundle* bundle, const char* arch) {
+  const ons__bundle_image* best = NULL;
+  int best_suit = 0;
+  for (size_t i = 0; i < bundle->image_count; ++i) {
+    const int suit = ons__arch_suits(bundle->images[i].arch, arch);
+    if (suit <= best_suit) continue;
+    best = &bundle->images[i];
+    best_suit = suit;
+  }
+  return best;
 }
 
 /* ---- writing ----------------------------------------------------------------------- */

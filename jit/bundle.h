@@ -56,17 +56,4 @@ const ons__bundle_image* ons__bundle_find(const ons__bundle* bundle, const char*
 /* Appends the architectures there are, ", " between them. */
 void ons__bundle_list(const ons__bundle* bundle, ons__string* out_text);
 
-/* ---- architectures ----------------------------------------------------------------- */
-
-typedef enum ons__arch_family {
-  ONS__ARCH_UNKNOWN = 0,
-  ONS__ARCH_CUDA = 1, /* "sm_90a", "compute_80" */
-  ONS__ARCH_CPU = 2   /* "x86-64-v3", "aarch64" */
-} ons__arch_family;
-
-ons__arch_family ons__arch_family_of(const char* arch);
-
-/* The -march= of a CPU level; NULL where this machine's compilers do not make it. */
-const char* ons__arch_march(const char* arch);
-
 #endif /* ONS_JIT_BUNDLE_H_ */

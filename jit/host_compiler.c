@@ -1,5 +1,5 @@
 #include "jit/host_compiler.h"
-#include "jit/bundle.h"
+#include "jit/architecture.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 #include <onstream/bundle.h>
 #include <string.h>
 
+#include "jit/architecture.h"
 #include "jit/bundle.h"
 #include "runtime/base/alloc.h"
 #include "runtime/base/blob.h"
