@@ -65,6 +65,9 @@ void ons__host_options_append_defaults(ons__words* words, ons__host_family famil
 #define FAST_MATH "-fno-signed-zeros -fno-trapping-math -freciprocal-math"
 #define FASTER_MATH FAST_MATH " -ffinite-math-only -fassociative-math"
 
+/* Threads can be told apart in a debugger: cpu.h. */
+#define DEBUG "-g -O0 -DONS_CPU_DEBUG"
+
 /* The names of options are given without leading dashes; one or two match. Where an
  * option takes a value, that follows an '=' or is the next word. */
 typedef struct translation {
@@ -85,8 +88,8 @@ static const translation translations[] = {
     {"include-path", true, "-I"},
     {"std", true, "-std="},
     {"disable-warnings", false, "-w"},
-    {"G", false, "-g"},
-    {"device-debug", false, "-g"},
+    {"G", false, DEBUG},
+    {"device-debug", false, DEBUG},
     {"fmad=false", false, "-ffp-contract=off"},
     {"use_fast_math", false, FAST_MATH},
     {"fast-math", false, FASTER_MATH},

@@ -17,6 +17,7 @@ struct ons__shared_object {
   atomic_uint reference_count;
   atomic_flag is_claimed;
   void* handle;
+  char* folder; /* of the file that a debugger reads; NULL: none */
 };
 
 /* The loader takes a path that it has seen before for the library it knows by that path,
@@ -42,10 +43,19 @@ static void* open_from_memory(const void* code, size_t code_bytes) {
   return handle;
 }
 
-/* Where /proc is not mounted. */
-static void* open_from_folder(const void* code, size_t code_bytes, ons_error* error) {
+/* A debugger looks for it under the name that it was loaded by, in a process of its own:
+ * what has debug information is loaded from a file. */
+static bool is_for_debuggers(const void* code, size_t code_bytes) {
+  static const char section[] = ".debug_info";
+  return memmem(code, code_bytes, section, sizeof(section) - 1) != NULL;
+}
+
+/* For debuggers, and where /proc is not mounted. */
+static void* open_from_folder(const ons_allocator* allocator, const void* code,
+                              size_t code_bytes, char** out_folder, ons_error* error) {
   char* folder = NULL;
-  if (ons__temp_folder_create(NULL, &folder, error) != ONS_STATUS_OK) return NULL;
+  *out_folder = NULL;
+  if (ons__temp_folder_create(allocator, &folder, error) != ONS_STATUS_OK) return NULL;
   ons__string path;
   ons__string_init(&path, NULL);
   ons__string_appendf(&path, "%s/module.so", folder);
@@ -63,8 +73,12 @@ static void* open_from_folder(const void* code, size_t code_bytes, ons_error* er
     }
   }
   ons__string_clear(&path);
-  ons__temp_folder_remove(folder);
-  ons__free(NULL, folder);
+  if (handle) {
+    *out_folder = folder;
+  } else {
+    ons__temp_folder_remove(folder);
+    ons__free(allocator, folder);
+  }
   return handle;
 }
 
@@ -78,8 +92,12 @@ ons_status ons__shared_object_open(const ons_allocator* allocator, const void* c
   atomic_init(&self->reference_count, 1);
   atomic_flag_clear(&self->is_claimed);
   ons_error detail = ONS_ERROR_INIT;
-  self->handle = open_from_memory(code, code_bytes);
-  if (!self->handle) self->handle = open_from_folder(code, code_bytes, &detail);
+  if (!is_for_debuggers(code, code_bytes)) {
+    self->handle = open_from_memory(code, code_bytes);
+  }
+  if (!self->handle) {
+    self->handle = open_from_folder(allocator, code, code_bytes, &self->folder, &detail);
+  }
   if (!self->handle) {
     ons__free(allocator, self);
     return ons__error_set(error, detail.code, "%s", detail.message);
@@ -100,6 +118,8 @@ void ons__shared_object_release(ons__shared_object* object) {
     return;
   }
   dlclose(object->handle);
+  ons__temp_folder_remove(object->folder);
+  ons__free(object->allocator, object->folder);
   ons__free(object->allocator, object);
 }
 

@@ -204,6 +204,34 @@ struct is_callable<void(P_...)> {
   static constexpr bool value = all();
 };
 
+// ---- debuggers ----
+
+}  // namespace ons_cpu
+
+#if defined(ONS_CPU_DEBUG)
+// Called ahead of each thread's kernel, so that a breakpoint can choose: docs/cpu.md.
+extern "C" __attribute__((__noinline__, __used__, __visibility__("default"))) inline void
+ons_thread(unsigned int block_x, unsigned int block_y, unsigned int block_z,
+           unsigned int thread_x, unsigned int thread_y, unsigned int thread_z) {
+  asm volatile("" ::"r"(block_x), "r"(block_y), "r"(block_z), "r"(thread_x),
+               "r"(thread_y), "r"(thread_z));
+}
+#endif
+
+namespace ons_cpu {
+
+__attribute__((always_inline)) inline void begin_thread() {
+#if defined(ONS_CPU_DEBUG)
+  // Several blocks may run as one that is longer.
+  const uint32_t x = static_cast<uint32_t>(here.thread.x);
+  const uint32_t size_x = static_cast<uint32_t>(here.launch->block[0]);
+  ons_thread(static_cast<uint32_t>(here.block.x) + x / size_x,
+             static_cast<uint32_t>(here.block.y), static_cast<uint32_t>(here.block.z),
+             x % size_x, static_cast<uint32_t>(here.thread.y),
+             static_cast<uint32_t>(here.thread.z));
+#endif
+}
+
 // ---- runners ----
 
 // Of a kernel that cannot be called: only its signature is told.
@@ -227,6 +255,7 @@ struct runner<void(P_...), kernel, how_, true> {
                                                                P_... values) {
     set(here.thread, static_cast<uint32_t>(x), static_cast<uint32_t>(y),
         static_cast<uint32_t>(z));
+    begin_thread();
     kernel(values...);
   }
 
@@ -300,6 +329,7 @@ struct runner<void(P_...), kernel, how_, true> {
     const uint32_t size_y = static_cast<uint32_t>(here.block_size.y);
     const uint32_t row = i / size_x;
     set(here.thread, i % size_x, row % size_y, row / size_y);
+    begin_thread();
     kernel(parameter<P_>(parameters[I_]).value()...);
   }
   static void run_ith(void* parameters, uint32_t i) {
