@@ -1,4 +1,6 @@
-"""Kernels inside XLA's programs on a GPU: on its stream, in its command buffers."""
+"""Kernels inside XLA's programs on a GPU: on its stream, in its command buffers.
+
+The last file to run: a program of JAX that is freed during a capture of another test ends that."""
 
 from __future__ import annotations
 
@@ -14,6 +16,9 @@ import numpy as np
 import pytest
 
 import onstream as ons
+
+pytest.importorskip("jax")
+import onstream.jax  # noqa: E402
 
 N = 1 << 20
 
