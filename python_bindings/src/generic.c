@@ -51,6 +51,17 @@ static inline int64_t value_of(const onspy_rule* rule, const DLTensor* tensor) {
 
 /* ---- the call that most are ------------------------------------------------------- */
 
+/* Of several arguments one that does not fit 32 bits is enough. */
+static bool needs_index64(const onspy_template_parameter* parameter, const ons_arg* args,
+                          size_t count) {
+  for (size_t i = 0; i < parameter->rule_count; ++i) {
+    const size_t index = parameter->rules[i].argument;
+    if (index >= count || args[index].kind != ONS_ARG_TENSOR) return false;
+    if (!fits_index32(args[index].value.tensor)) return true;
+  }
+  return false;
+}
+
 /* Only the first argument that tells a parameter is looked at: the library refuses others
  * that differ, and what does not fit 32 bits. */
 static inline bool is_for(const onspy_generic* generic, const onspy_instance* instance,
@@ -58,14 +69,14 @@ static inline bool is_for(const onspy_generic* generic, const onspy_instance* in
   for (size_t i = 0; i < generic->parameter_count; ++i) {
     const onspy_template_parameter* parameter = &generic->parameters[i];
     if (parameter->rule_count == 0) continue;
-    const onspy_rule* rule = parameter->rules;
-    if (rule->kind == ONSPY_RULE_INDEX && instance->key[i] == 32) continue;
-    int64_t value = 0; /* of several index widths the largest */
-    for (size_t j = 0; value != instance->key[i]; ++j) {
-      bool is_over = j == (rule->kind == ONSPY_RULE_INDEX ? parameter->rule_count : 1);
-      size_t index = is_over ? count : rule[j].argument;
-      if (index >= count || args[index].kind != ONS_ARG_TENSOR) return false;
-      value = value_of(&rule[j], args[index].value.tensor);
+    const onspy_rule* first = &parameter->first;
+    if (ONSPY_LIKELY(first->kind != ONSPY_RULE_INDEX)) {
+      if (first->argument >= count || args[first->argument].kind != ONS_ARG_TENSOR ||
+          value_of(first, args[first->argument].value.tensor) != instance->key[i]) {
+        return false;
+      }
+    } else if (instance->key[i] != 32 && !needs_index64(parameter, args, count)) {
+      return false;
     }
   }
   return true;
@@ -78,7 +89,7 @@ static inline const onspy_instance* find_instance(onspy_generic* generic,
   if (ONSPY_LIKELY(is_for(generic, last, args, count))) return last;
   for (size_t i = 0; i < generic->instance_count; ++i) {
     if (!is_for(generic, &generic->instances[i], args, count)) continue;
-    generic->last = i;
+    generic->last = (uint32_t)i;
     return &generic->instances[i];
   }
   return NULL;
@@ -387,7 +398,7 @@ bool onspy_generic_choose(onspy_call* call) {
   }
   if (place == generic->instance_count) place = add_instance(generic, key);
   if (place == SIZE_MAX) return false;
-  generic->last = place;
+  generic->last = (uint32_t)place;
   call->kernel = generic->instances[place].kernel;
   return true;
 }

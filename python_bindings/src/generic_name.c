@@ -33,6 +33,7 @@ static bool add_rule(onspy_template_parameter* parameter, onspy_rule_kind kind,
   parameter->rules = rules;
   rules[parameter->rule_count++] = (onspy_rule){
       .kind = kind, .argument = (uint16_t)argument, .dimension = (uint16_t)dimension};
+  parameter->first = rules[0];
   return true;
 }
 
