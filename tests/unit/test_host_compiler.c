@@ -311,7 +311,8 @@ Test(host_compiler, options_of_both_are_translated) {
                  "-I/a -I/b -I/c -I/d -I/e");
   expect_options("--pre-include=a.h --pre-include b.h -include c.h -include=d.h", "");
   expect_options("--std=c++20 -std=c++14", "-std=c++20 -std=c++14");
-  expect_options("-G --device-debug -w --disable-warnings", "-g -g -w -w");
+  expect_options("-G --device-debug -w --disable-warnings",
+                 "-g -O0 -DONS_CPU_DEBUG -g -O0 -DONS_CPU_DEBUG -w -w");
   expect_options("--fmad=false -fmad=false", "-ffp-contract=off -ffp-contract=off");
   expect_options("-Xcompiler -Wall,-fwrapv --compiler-options=-O2", "-Wall -fwrapv -O2");
   expect_options("-Xptxas", ""); /* its value is missing */

@@ -63,7 +63,7 @@ Test(parameters, unknown_flags_are_refused) {
   open_with(ONS_MODULE_CHECK);
   ons_module_options options = ONS_MODULE_OPTIONS_INIT;
   ons_module* other = NULL;
-  options.flags = 2;
+  options.flags = 1u << 31;
   cr_expect(eq(int, ons_module_create(runtime, kSource, &options, &other, &error),
                ONS_STATUS_INVALID_ARGUMENT));
   cr_expect(strstr(error.message, "flags") != NULL);
