@@ -135,6 +135,27 @@ def test_build_and_load(compiling: Shell) -> None:
     assert "is a bundle" in compiling.run("compile", "k é.onsb", "-DA", code=1)
 
 
+def test_a_bar_for_who_watches(compiling: Shell) -> None:
+    import pty
+
+    parent, child = pty.openpty()
+    arguments = ["build", "k é.cu", "-DOFFSET=1", "--arch", f"{LEVEL},{LEVEL}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "onstream", *arguments],
+        cwd=compiling.folder,
+        env=compiling.environment,
+        stdout=subprocess.PIPE,
+        stderr=child,
+        text=True,
+    )
+    os.close(child)
+    shown = os.read(parent, 4096).decode()
+    os.close(parent)
+    assert done.returncode == 0, shown
+    assert "2/2 architectures" in shown
+    assert "architectures" not in compiling.run(*arguments).replace("\r", "")
+
+
 def test_what_cannot_be_built(compiling: Shell) -> None:
     run = compiling.run
     assert "No such file" in run("build", "none.cu", "--arch", LEVEL, code=1)

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import TextIO
 
+import onstream as ons
+from onstream import _core
 from onstream.command import source
 
 NAME = "build"
@@ -53,8 +58,30 @@ def write(path: Path, data: bytes) -> None:
         raise
 
 
+def compile_beside_each_other(
+    module: ons.Module, arguments: argparse.Namespace, stream: TextIO
+) -> None:
+    """One architecture for each processor at a time, into the cache, out of which the bundle is then
+    put together. A bar for who watches. Errors come up again there, in order."""
+    total, done = len(arguments.arch), 0
+    with ThreadPoolExecutor(min(total, len(os.sched_getaffinity(0)))) as pool:
+        jobs = [
+            pool.submit(module._bundle_log, [arch], arguments.kernels) for arch in arguments.arch
+        ]
+        for job in as_completed(jobs):
+            job.exception()
+            done += 1
+            if stream.isatty():
+                bar = "#" * (20 * done // total)
+                stream.write(f"\r[{bar:20}] {done}/{total} architectures")
+    if stream.isatty():
+        stream.write("\n")
+
+
 def run(arguments: argparse.Namespace) -> int:
     module = source.load(arguments)
+    if len(arguments.arch) > 1 and _core._cache_path() is not None:
+        compile_beside_each_other(module, arguments, sys.stderr)
     data = module.bundle(arguments.arch, arguments.kernels, source=arguments.with_source)
     output = Path(arguments.output or Path(arguments.source).with_suffix(".onsb"))
     write(output, data)
