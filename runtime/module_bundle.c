@@ -116,6 +116,47 @@ static ons_status compile_all(ons_module* module, const ons_bundle_options* opti
   return status;
 }
 
+static ons_status build(ons_module* module, const ons_bundle_options* options,
+                        ons_blob** out_bundle, ons__string* log, ons_error* error) {
+  const ons_allocator* allocator = module->runtime->settings.allocator;
+  ons__kernel_name* names = NULL;
+  size_t name_count = 0;
+  ons__string bytes;
+  ons__string_init(&bytes, allocator);
+  ons__bundle bundle = {
+      .allocator = allocator,
+      .name = module->name,
+      .source = options->flags & ONS_BUNDLE_SOURCE ? module->source : "",
+      .flags = module->flags,
+      .options = module->options,
+      .option_count = module->option_count,
+      .headers = module->headers,
+      .header_count = module->header_count,
+      .scan = module->scan,
+      .variables = module->variables,
+      .image_count = options->architecture_count};
+  bundle.images =
+      ons__alloc_array(allocator, options->architecture_count, sizeof(*bundle.images));
+  if (!bundle.images) return ons__error_no_memory(error);
+  ons_status status = collect_names(module, options, &names, &name_count, error);
+  if (!status) {
+    status = compile_all(module, options, names, name_count, bundle.images, log, error);
+  }
+  if (!status) {
+    ons__bundle_write(&bundle, &bytes);
+    *out_bundle =
+        ons__string_ok(&bytes) ? ons__blob_create(bytes.data, bytes.length) : NULL;
+    if (!*out_bundle) status = ons__error_no_memory(error);
+  }
+  for (size_t i = 0; i < bundle.image_count; ++i) {
+    ons__image_destroy(bundle.images[i].image);
+  }
+  ons__free(allocator, bundle.images);
+  free_names(module, names, name_count);
+  ons__string_clear(&bytes);
+  return status;
+}
+
 ons_status ons_module_bundle(ons_module* module, const ons_bundle_options* options,
                              ons_blob** out_bundle, ons_blob** out_log,
                              ons_error* error) {
@@ -130,53 +171,19 @@ ons_status ons_module_bundle(ons_module* module, const ons_bundle_options* optio
   ons_bundle_options local = ONS_BUNDLE_OPTIONS_INIT;
   ons__versioned_in(&local, sizeof(local), options, options->struct_size);
   ons_status status = check_options(&local, error);
-  if (!status && module->bundle && !*module->source) {
-    status = ons__error_set(error, ONS_STATUS_UNSUPPORTED,
-                            "%.200s is a bundle without its source: there is nothing to "
-                            "compile",
-                            module->name);
-  }
   if (status) return status;
-
-  const ons_allocator* allocator = module->runtime->settings.allocator;
-  ons__kernel_name* names = NULL;
-  size_t name_count = 0;
-  ons__string log, bytes;
-  ons__string_init(&log, allocator);
-  ons__string_init(&bytes, allocator);
-  ons__bundle bundle = {.allocator = allocator,
-                        .name = module->name,
-                        .source = local.flags & ONS_BUNDLE_SOURCE ? module->source : "",
-                        .flags = module->flags,
-                        .options = module->options,
-                        .option_count = module->option_count,
-                        .headers = module->headers,
-                        .header_count = module->header_count,
-                        .scan = module->scan,
-                        .variables = module->variables,
-                        .image_count = local.architecture_count};
-  bundle.images =
-      ons__alloc_array(allocator, local.architecture_count, sizeof(*bundle.images));
-  if (!bundle.images) return ons__error_no_memory(error);
-  status = collect_names(module, &local, &names, &name_count, error);
-  if (!status) {
-    status = compile_all(module, &local, names, name_count, bundle.images, &log, error);
+  if (module->bundle && !*module->source) {
+    return ons__error_set(error, ONS_STATUS_UNSUPPORTED,
+                          "%.200s is a bundle without its source: there is nothing to "
+                          "compile",
+                          module->name);
   }
-  if (!status) {
-    ons__bundle_write(&bundle, &bytes);
-    *out_bundle =
-        ons__string_ok(&bytes) ? ons__blob_create(bytes.data, bytes.length) : NULL;
-    if (!*out_bundle) status = ons__error_no_memory(error);
-  }
+  ons__string log;
+  ons__string_init(&log, module->runtime->settings.allocator);
+  status = build(module, &local, out_bundle, &log, error);
   if (out_log && log.length && ons__string_ok(&log)) {
     *out_log = ons__blob_create(log.data, log.length);
   }
-  for (size_t i = 0; i < bundle.image_count; ++i) {
-    ons__image_destroy(bundle.images[i].image);
-  }
-  ons__free(allocator, bundle.images);
-  free_names(module, names, name_count);
-  ons__string_clear(&bytes);
   ons__string_clear(&log);
   return status;
 }

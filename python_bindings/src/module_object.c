@@ -327,6 +327,25 @@ static PyObject* module_bundle_log(PyObject* self, PyObject* args, PyObject* kwa
   return build_bundle((onspy_module*)self, args, kwargs, true);
 }
 
+static PyObject* load_bundle_file(onspy_state* state, PyObject* path, bool is_plain,
+                                  PyObject* name) {
+  if (!is_plain) {
+    PyErr_SetString(PyExc_TypeError,
+                    "a bundle has been compiled: options, headers, check, isolate and "
+                    "timeout are for sources");
+    return NULL;
+  }
+  ons_module* handle = NULL;
+  ons_error error = ONS_ERROR_INIT;
+  PyObject* bytes = PyUnicode_EncodeFSDefault(path);
+  if (bytes == NULL) return NULL;
+  ons_status status = ons_module_create_from_bundle_file(
+      onspy_runtime(state), PyBytes_AS_STRING(bytes), &handle, &error);
+  Py_DECREF(bytes);
+  if (status != ONS_STATUS_OK) return onspy_raise(state, &error);
+  return wrap_bundle(state, handle, name, read_file(path));
+}
+
 PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* kwargs) {
   static char* keywords[] = {"path",  "options", "headers", "name",
                              "check", "isolate", "timeout", NULL};
@@ -352,17 +371,9 @@ PyObject* onspy_module_from_file(onspy_state* state, PyObject* args, PyObject* k
   ons_module* handle = NULL;
   ons_error error = ONS_ERROR_INIT;
   if (is_bundle_file(PyBytes_AS_STRING(bytes))) {
-    if (options != NULL || headers != NULL || check || isolate || timeout != Py_None) {
-      PyErr_SetString(PyExc_TypeError,
-                      "a bundle has been compiled: options, headers and check were given "
-                      "when it was built");
-    } else if (ons_module_create_from_bundle_file(runtime, PyBytes_AS_STRING(bytes),
-                                                  &handle, &error) != ONS_STATUS_OK) {
-      onspy_raise(state, &error);
-    } else {
-      self =
-          wrap_bundle(state, handle, set.c.name != NULL ? name : path, read_file(path));
-    }
+    bool is_plain =
+        options == NULL && headers == NULL && !check && !isolate && timeout == Py_None;
+    self = load_bundle_file(state, path, is_plain, set.c.name != NULL ? name : path);
     goto done;
   }
   if (ons_module_create_from_file(runtime, PyBytes_AS_STRING(bytes), &set.c, &handle,
