@@ -97,3 +97,24 @@ def test_attributes_of_the_wrong_type(mod: ons.Module) -> None:
     for options in ({"cluster": "2"}, {"priority": 1.5}, {"carveout": "max"}, {"priority": True}):
         with pytest.raises(TypeError, match="must be an int"):
             shape_of(mod, grid=1, block=1, **options)
+
+
+def test_a_kernel_with_barriers_gets_blocks_of_one_thread() -> None:
+    """Who leaves the size open is right for any; then nobody has to wait."""
+    source = """
+    __global__ void sums(const int* x, int* y, int* sizes, int n) {
+      __shared__ int s[1024];
+      int t = threadIdx.x, sum = 0;
+      for (int i = t; i < n; i += blockDim.x) sum += x[i];
+      s[t] = sum;
+      for (int k = blockDim.x / 2; k > 0; k /= 2) {
+        __syncthreads();
+        if (t < k) s[t] += s[t + k];
+      }
+      if (t == 0 && blockIdx.x == 0) { *y = s[0]; *sizes = blockDim.x; }
+    }"""
+    sums = ons.Module(source).sums
+    x, y, size = np.arange(1000, dtype=np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
+    sums[1, "auto"](x, y, size, 1000)
+    assert y[0] == x.sum() and size[0] == 1
+    assert sums.max_potential_block_size(device="cpu")[1] == 1

@@ -345,10 +345,13 @@ static ons_status block_size(ons__device* base, const ons__function* function_,
                              uint32_t shared_bytes, uint32_t limit, uint32_t* out_block,
                              uint32_t* out_grid, ons_error* error) {
   enum { GOOD = 256 };
-  (void)function_;
   (void)shared_bytes;
   (void)error;
-  *out_block = limit < GOOD ? limit : GOOD;
+  /* Who leaves the size to us is right for any: a thread that is its block waits for
+   * nobody, and costs no fiber. */
+  const cpu_function* function = function_->handle;
+  const uint32_t good = function->kernel->may_wait ? 1 : GOOD;
+  *out_block = limit < good ? limit : good;
   *out_grid = ((const cpu_device*)base)->thread_count;
   return ONS_STATUS_OK;
 }
